@@ -14,7 +14,6 @@ out (:mod:`streamkit.binder.binder`).
 """
 # ruff: noqa: N818 - a decision that can be raised is no error
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -23,9 +22,19 @@ from streamkit.errors import StreamkitError
 __all__ = ["ACCEPT", "Accept", "Reject", "Requeue", "Settlement", "raise_returned"]
 
 
-@dataclass(frozen=True, slots=True)
 class Accept:
     """The message is consumed: the group's offset moves past it."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Accept)
+
+    def __hash__(self) -> int:
+        return hash(Accept)
+
+    def __repr__(self) -> str:
+        return "Accept()"
 
 
 ACCEPT: Final = Accept()

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import count
 from operator import attrgetter
 from typing import Final
+
+from msgspec.structs import replace
 
 from binders.inmemory.binder_type import TYPE
 from binders.inmemory.broker import InMemoryBroker

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel
-
 from binders.inmemory.binder_type import TYPE
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.config.settings_model import SettingsModel
 from streamkit.plugins import hookimpl
 
 __all__ = ["InMemoryBinderType", "streamkit_binder_types"]
@@ -33,7 +32,7 @@ class InMemoryBinderType(BinderType):
 
         return InMemoryBinder(name, context)
 
-    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self) -> Mapping[str, type[SettingsModel]]:
         """Return the model of the binders' own settings."""
         from binders.inmemory.properties import InMemoryBinderProperties
 

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
-
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
     DEFAULT_BATCH_SIZE,
@@ -18,7 +16,8 @@ from streamkit.binder.delivery import (
 )
 from streamkit.chaos import Chaos
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.setting_values import Before
+from streamkit.config.settings_model import SettingsModel, setting
 from streamkit.messaging import headers as portable
 
 
@@ -34,17 +33,17 @@ class InMemoryBinderProperties(SettingsModel):
     back by one setting; `inmemory` reads `spring.cloud.stream.inmemory.bindings.*`."""
     broker: str | None = None
     """The name of a broker that applications of this process share; without one the binder has its own."""
-    partitions: Annotated[int, Field(ge=1)] = 4
+    partitions: Annotated[int, setting(ge=1)] = 4
     """How many partitions a destination has."""
-    retention: Annotated[int, Field(ge=0)] = 10_000
+    retention: Annotated[int, setting(ge=0)] = 10_000
     """How many messages a partition keeps for groups that come later and start at the beginning."""
     message_delay_level: str | None = None
     """The table of delays, such as `1s 5s 10s`; unset: the table of the binder that it stands in for."""
     transaction_check_interval: Annotated[Seconds, Positive] = CHECK_INTERVAL
     """How long after it began, and then how often, a transaction that has not ended is asked about."""
-    transaction_check_max: Annotated[int, Field(ge=1)] = CHECK_MAX
+    transaction_check_max: Annotated[int, setting(ge=1)] = CHECK_MAX
     """How often at most; then its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
-    chaos: Annotated[Chaos | None, BeforeValidator(_chaos)] = None
+    chaos: Annotated[Chaos | None, Before(_chaos)] = None
     """Faults for tests: `seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms`."""
     strict: bool = False
     """Whether stopping is an error while there are messages that no consumer has read."""
@@ -69,7 +68,7 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """`a||b`: only messages with one of these tags."""
     sql: str | None = None
     """Only messages whose headers match: asked for, it is refused."""
-    batch_size: Annotated[int, Field(ge=1)] = DEFAULT_BATCH_SIZE
+    batch_size: Annotated[int, setting(ge=1)] = DEFAULT_BATCH_SIZE
     """In batch mode: the largest number of messages in a list."""
     start: StartPosition | None = None
     """Where a new group begins: `latest` or `earliest`; unset: earliest, and latest for an anonymous one."""

@@ -16,8 +16,6 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import AfterValidator, BaseModel, Field
-
 from binders.kafka.client_config import (
     IGNORED,
     Client,
@@ -32,7 +30,8 @@ from streamkit.config.environment import Environment
 from streamkit.config.origin import scalar_text
 from streamkit.config.relaxed import uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
-from streamkit.config.settings_model import SharedSettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SettingsModel, SharedSettingsModel, setting
 from streamkit.config.shape import section_of
 from streamkit.config.tree import unknown_setting
 from streamkit.config.verdict import SettingWarning
@@ -124,11 +123,11 @@ class _ClientSettings(_Named):
 
     client_id: str | None = None
     """The name of the client in the brokers' logs; unset: the application's name."""
-    ssl: SslProperties = Field(default_factory=SslProperties.model_construct)
+    ssl: SslProperties = setting(default_factory=SslProperties)
     """Certificates and keys."""
-    security: SecurityProperties = Field(default_factory=SecurityProperties.model_construct)
+    security: SecurityProperties = setting(default_factory=SecurityProperties)
     """How clients talk to brokers."""
-    properties: dict[str, str] = Field(default_factory=dict)
+    properties: dict[str, str] = setting(default_factory=dict)
     """Properties of clients, by their names in Kafka."""
 
     def client_properties(self) -> dict[str, str]:
@@ -179,9 +178,9 @@ class ConsumerProperties(_ClientSettings):
     """Whether messages of open and aborted transactions are seen."""
     max_poll_interval: Milliseconds | None = None
     """How long a member may take between two polls."""
-    max_poll_records: int | None = Field(default=None, ge=1)
+    max_poll_records: int | None = setting(default=None, ge=1)
     """How many records a poll returns, at most."""
-    properties: Annotated[dict[str, str], AfterValidator(checked_of_consumers), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], After(checked_of_consumers), IGNORED] = setting(default_factory=dict)
     """Properties of consumers, by their names in Kafka."""
     enable_auto_commit: Annotated[bool | None, _SETTLED] = None
     group_id: Annotated[str | None, _OF_THE_BINDING] = None
@@ -208,9 +207,9 @@ class ProducerProperties(_ClientSettings):
     """Bytes of one partition's messages that are sent together, in place of the bindings' `buffer-size`."""
     compression_type: str | None = None
     """How batches are compressed, in place of the bindings' `compression-type`."""
-    retries: int | None = Field(default=None, ge=0)
+    retries: int | None = setting(default=None, ge=0)
     """How often a failed send is tried again."""
-    properties: Annotated[dict[str, str], AfterValidator(checked_of_producers), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], After(checked_of_producers), IGNORED] = setting(default_factory=dict)
     """Properties of producers, by their names in Kafka."""
     buffer_memory: Annotated[DataSize | None, Accepted("kafka-python has nothing like it")] = None
     key_serializer: Annotated[str | None, _CONVERTED] = None
@@ -223,7 +222,7 @@ class AdminProperties(_ClientSettings):
 
     kafka_names: ClassVar[Mapping[str, str]] = {"client_id": "client.id"}
 
-    properties: Annotated[dict[str, str], AfterValidator(_of_admins), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], After(_of_admins), IGNORED] = setting(default_factory=dict)
     """Properties of the client that makes topics, by their names in Kafka."""
     auto_create: Annotated[bool, _OF_THE_BINDER] = True
     close_timeout: Annotated[Milliseconds | None, _OF_THE_BINDER] = None
@@ -243,21 +242,21 @@ class KafkaProperties(_ClientSettings):
 
     kafka_names: ClassVar[Mapping[str, str]] = {"client_id": "client.id"}
 
-    bootstrap_servers: list[str] = Field(default=["localhost:9092"])
+    bootstrap_servers: list[str] = setting(default=["localhost:9092"])
     """The brokers of binders that name none: `host:port`, several separated by commas."""
-    properties: Annotated[dict[str, str], AfterValidator(checked_of_clients), IGNORED] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], After(checked_of_clients), IGNORED] = setting(default_factory=dict)
     """Properties of all clients, by their names in Kafka."""
-    consumer: ConsumerProperties = Field(default_factory=ConsumerProperties.model_construct)
+    consumer: ConsumerProperties = setting(default_factory=ConsumerProperties)
     """The consumers."""
-    producer: ProducerProperties = Field(default_factory=ProducerProperties.model_construct)
+    producer: ProducerProperties = setting(default_factory=ProducerProperties)
     """The producers."""
-    admin: AdminProperties = Field(default_factory=AdminProperties.model_construct)
+    admin: AdminProperties = setting(default_factory=AdminProperties)
     """The client that makes topics."""
-    jaas: JaasProperties = Field(default_factory=JaasProperties.model_construct)
-    listener: Annotated[dict[str, Any], _NO_LISTENERS] = Field(default_factory=dict)
-    retry: Annotated[dict[str, Any], _NO_LISTENERS] = Field(default_factory=dict)
-    streams: Annotated[dict[str, Any], _NO_STREAMS] = Field(default_factory=dict)
-    template: Annotated[dict[str, Any], _NO_TEMPLATE] = Field(default_factory=dict)
+    jaas: JaasProperties = setting(default_factory=JaasProperties)
+    listener: Annotated[dict[str, Any], _NO_LISTENERS] = setting(default_factory=dict)
+    retry: Annotated[dict[str, Any], _NO_LISTENERS] = setting(default_factory=dict)
+    streams: Annotated[dict[str, Any], _NO_STREAMS] = setting(default_factory=dict)
+    template: Annotated[dict[str, Any], _NO_TEMPLATE] = setting(default_factory=dict)
 
     def of(self, client: Client) -> dict[str, str]:
         """Return the properties of clients of a kind, by their names in Kafka."""
@@ -281,7 +280,7 @@ def boot_properties(environment: Environment) -> KafkaProperties:
     return environment.bind(PREFIX, KafkaProperties)
 
 
-def _unknown(environment: Environment, model: type[BaseModel]) -> Iterator[SettingWarning]:
+def _unknown(environment: Environment, model: type[SettingsModel]) -> Iterator[SettingWarning]:
     """Yield a warning for each unknown key: an application may keep settings of its own beside Spring Boot's."""
     section = section_of(model)
     for source in environment.sources:

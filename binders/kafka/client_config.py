@@ -16,8 +16,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final, TypeAlias
 
-from streamkit.config.located_errors import EntryError
 from streamkit.config.setting_limits import AcceptedEntries
+from streamkit.config.setting_values import EntryError
 
 __all__ = [
     "IGNORED",

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel
-
 from binders.kafka.binder_type import TYPE
 from binders.kafka.capabilities import CAPABILITIES
 from streamkit.binder.binder import Binder, BinderContext
@@ -11,6 +9,7 @@ from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.stand_in import StandIn
 from streamkit.config.environment import Environment
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.validation import not_in_memory
 from streamkit.errors import ConfigurationError
 from streamkit.plugins import hookimpl
@@ -43,7 +42,7 @@ class KafkaBinderType(BinderType):
             ) from error
         return KafkaBinder(name, context)
 
-    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self) -> Mapping[str, type[SettingsModel]]:
         """Return the models of the binder's settings and of Spring Boot's, by prefix."""
         from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
         from binders.kafka.boot_properties import PREFIX as BOOT

@@ -13,8 +13,6 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
-
 from binders.kafka.client_config import IGNORED, Client, checked
 from binders.kafka.headers import NEVER_SENT, OWN_SPELLINGS, TOPIC, HeaderPatterns
 from binders.kafka.letter_headers import letter_headers
@@ -31,7 +29,8 @@ from streamkit.binder.delivery import (
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SettingsModel, setting
 from streamkit.config.shape import Separator
 from streamkit.errors import ExpressionError
 from streamkit.expression import compile_expression
@@ -118,18 +117,18 @@ class CompressionType(Enum):
 class TopicProperties(SettingsModel):
     """`topic.*`: how a topic is made that does not exist."""
 
-    replication_factor: int | None = Field(default=None, ge=-1)
+    replication_factor: int | None = setting(default=None, ge=-1)
     """Replicas of each partition; unset: the binder's."""
-    replicas_assignments: dict[int, list[int]] = Field(default_factory=dict)
+    replicas_assignments: dict[int, list[int]] = setting(default_factory=dict)
     """The brokers of each partition, in place of a number of partitions and replicas."""
-    properties: dict[str, str] = Field(default_factory=dict)
+    properties: dict[str, str] = setting(default_factory=dict)
     """The topic's own configuration, such as `retention.ms`."""
 
 
 class ClientProducerProperties(SettingsModel):
     """The settings of all producers: those of bindings, of dead letters and of transactions."""
 
-    buffer_size: int = Field(default=16384, ge=0)
+    buffer_size: int = setting(default=16384, ge=0)
     """Bytes of one partition's messages that are sent together, at most."""
     batch_timeout: Milliseconds = timedelta()
     """How long messages wait for others to be sent with."""
@@ -137,14 +136,14 @@ class ClientProducerProperties(SettingsModel):
     """How batches are compressed; all but gzip need their packages."""
     close_timeout: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """How long closing waits for messages on their way."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_producers), IGNORED] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], After(_of_producers), IGNORED] = setting(default_factory=dict)
     """Properties of Kafka's producer, by their names there, such as `linger.ms`."""
 
 
 class LetterProducerProperties(ClientProducerProperties):
     """`dlq-producer-properties.*`: a letter is its record, and its topic is the group's, so the rest has no effect."""
 
-    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
+    topic: TopicProperties = setting(default_factory=TopicProperties)
 
     sync: Annotated[bool, Accepted("a letter is waited for")] = True
     header_patterns: Annotated[tuple[str, ...], Accepted(_ALL_OF_IT)] = ()
@@ -164,11 +163,11 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     go to the error channel."""
     header_patterns: tuple[str, ...] = ()
     """`!secret*,*`: which headers travel, in any case; the first pattern that matches decides. Unset: all."""
-    message_key_expression: Annotated[str | None, AfterValidator(_compiled)] = None
+    message_key_expression: Annotated[str | None, After(_compiled)] = None
     """`payload.customer`, `headers['customer']`: the key of a message, of the message as it is sent."""
     use_topic_header: bool = False
     """A header `kafka_topic` names the topic in place of the destination."""
-    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
+    topic: TopicProperties = setting(default_factory=TopicProperties)
 
     transactional: bool = False
     """Messages are sent in local transactions that a checker answers for, as on RocketMQ: asked for, it is refused."""
@@ -186,7 +185,7 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     )
     allow_non_transactional: bool = False
     """In a transactional binder: what is sent outside of a listener's transaction needs none of its own."""
-    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = setting(default_factory=dict)
 
     def unconfirmed_by(self) -> Sequence[str]:
         """Return `sync`, if a send does not wait for the broker's acknowledgment."""
@@ -248,9 +247,9 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     allows, and the committed offset is the smallest that is not settled."""
     broadcast: bool = False
     """Every instance receives every message that is sent while it runs; nothing is redelivered."""
-    max_reconsume_times: int = Field(default=0, ge=-1)
+    max_reconsume_times: int = setting(default=0, ge=-1)
     """Redeliveries before the dead letter; -1: without bound when ordered, else 16."""
-    redelivery_level: int = Field(default=0, ge=-1)
+    redelivery_level: int = setting(default=0, ge=-1)
     """Not ordered: 0 takes entry 3 + redeliveries so far of `redelivery-delays`, n entry n each time, -1 gives up."""
     redelivery_delays: Annotated[tuple[Seconds, ...], Separator(" ")] = tuple(DEFAULT_DELAY_LEVELS)
     """Not ordered: the table of pauses before a message is delivered again."""
@@ -262,7 +261,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """`a||b`, only messages with one of these tags: asked for, it is refused."""
     sql: str | None = None
     """Only messages whose headers match: asked for, it is refused."""
-    batch_size: int | None = Field(default=None, ge=1)
+    batch_size: int | None = setting(default=None, ge=1)
     """In batch mode: the largest number of messages in a list; unset: `configuration.max.poll.records`, else 500."""
 
     start_offset: StartOffset | None = None
@@ -276,9 +275,9 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     when it is needed. An anonymous group has none."""
     dlq_name: str | None = None
     """The dead-letter topic; unset: `error.<destination>.<group>`."""
-    dlq_partitions: int | None = Field(default=None, ge=1)
+    dlq_partitions: int | None = setting(default=None, ge=1)
     """Its partitions; unset: as many as the destination has. A letter goes to its message's partition, modulo these."""
-    dlq_producer_properties: LetterProducerProperties = Field(default_factory=LetterProducerProperties.model_construct)
+    dlq_producer_properties: LetterProducerProperties = setting(default_factory=LetterProducerProperties)
     """The settings of the producer of dead letters, and of their topic."""
     auto_rebalance_enabled: Annotated[bool, NotInMemory(SHARED_PARTITIONS)] = True
     """False: the instance with index i takes every partition p with p % instance-count = i."""
@@ -286,9 +285,9 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """The destination is a regular expression; topics that match are found while the application runs."""
     poll_timeout: Annotated[Milliseconds, Positive] = timedelta(seconds=5)
     """How long a poll of a polled consumer waits for a message."""
-    configuration: Annotated[dict[str, str], AfterValidator(_of_consumers), IGNORED] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, str], After(_of_consumers), IGNORED] = setting(default_factory=dict)
     """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
-    topic: TopicProperties = Field(default_factory=TopicProperties.model_construct)
+    topic: TopicProperties = setting(default_factory=TopicProperties)
 
     auto_commit_offset: Annotated[bool, Accepted("a listener that asks for an Acknowledgment settles by hand")] = True
     ack_each_record: Annotated[bool, Accepted("settled offsets are committed at once")] = False
@@ -310,7 +309,7 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     ] = None
     reactive_auto_commit: Annotated[bool, Accepted(_NOT_REACTIVE)] = False
     reactive_at_most_once: Annotated[bool, Rejected(_NOT_REACTIVE + ", at least once")] = False
-    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = setting(default_factory=dict)
 
     def effects(self) -> Iterable[Effect]:
         """Return the effects of these settings on deliveries: also that the destination is a pattern."""

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from binders.rocket.binder_properties import (
     Embedded,
@@ -20,19 +21,13 @@ from binders.rocket.binder_properties import (
 from binders.rocket.capabilities import CAPABILITIES, POSSIBLE_CAPABILITIES
 from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer_properties import RocketConsumerProperties
-from binders.rocket.discovery import discover_capabilities
 from binders.rocket.encryption import TlsProperties, client_tls, spark_options
-from binders.rocket.groups import Subscriptions, commit_missing_offsets, create_group_at_end, topics_of
-from binders.rocket.headers import MESSAGE_ID, TOPIC
-from binders.rocket.ignored_settings import settings_ignored_by_consumer
+from binders.rocket.header_names import MESSAGE_ID, TOPIC
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
-from binders.rocket.producer import RocketProducerBinding
 from binders.rocket.producer_properties import RocketProducerProperties
-from binders.rocket.spark import spark_sink, spark_source
-from rocket_client import Admin, ClientSettings, Producer, TopicNotFoundError
+from rocket_client import Admin, ClientSettings, TopicNotFoundError
 from rocket_client.namespace import Namespace
 from rocket_remoting import RemotingError, ResponseError, TlsError
-from rocket_remoting.tls.contexts import client_context
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.codes import ResponseCode
@@ -50,17 +45,19 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import ExtendedProducerProperties
-from streamkit.binder.spark_format import SparkFormat
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
 if TYPE_CHECKING:
     from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
+    from binders.rocket.groups import Subscriptions
     from binders.rocket.polled import RocketPolledSource
+    from binders.rocket.producer import RocketProducerBinding
     from rocket_client import PushConsumer
+    from streamkit.binder.spark_format import SparkFormat
 
-# What consumes and what has transactions is imported for the first binding that does: applications, and the command
-# `streamkit send`, that only produce start faster.
+# What produces, consumes and has transactions is imported for the first binding that does: applications and commands
+# that only produce, or only judge settings, start faster.
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +107,7 @@ class RocketBinder(Binder):
         self._name_servers: tuple[str, ...] = ()
         self._admin: Admin | None = None
         self._discovered: frozenset[Capability] = frozenset()
-        self._subscriptions = Subscriptions()
+        self._subscriptions: Subscriptions | None = None
         self._members: list[RocketConsumerBinding | RocketBatchBinding | RocketPolledSource] = []
         self._settings.credentials()  # keys that are incomplete fail before anything is started
 
@@ -134,6 +131,8 @@ class RocketBinder(Binder):
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
         try:
             await self._admin.start()
+            from binders.rocket.discovery import discover_capabilities
+
             self._discovered = await discover_capabilities(self._admin)
         except RemotingError as error:
             raise BinderUnavailable(
@@ -182,6 +181,8 @@ class RocketBinder(Binder):
         tls, key = self._properties.tls, f"{PREFIX}.tls"
         if tls == TlsProperties() and not self._properties.use_tls:
             return
+        from rocket_remoting.tls.contexts import client_context
+
         try:
             client_context(client_tls(tls))
         except TlsError as error:
@@ -276,6 +277,8 @@ class RocketBinder(Binder):
             ConfigurationError: The destination or the group has such a name, the group's first binding has another
                 subscription, or a key to sign requests is set without the other.
         """
+        from binders.rocket.groups import Subscriptions, topics_of
+
         extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         self._settings.credentials(extended)
         namespace = self._settings.namespace(extended)
@@ -283,10 +286,13 @@ class RocketBinder(Binder):
             _check_name(validate_topic, topic, "destination", namespace)
         if destination.group is not None:
             _check_name(validate_group, destination.group, "group", namespace)
+            self._subscriptions = self._subscriptions or Subscriptions()
             self._subscriptions.check(namespace.wrap(destination.group), destination)
 
     def ignored_by_consumer(self, destination: ConsumerDestination, *, polled: bool) -> Mapping[str, str]:
         """Return the settings that are for consumers of another kind."""
+        from binders.rocket.ignored_settings import settings_ignored_by_consumer
+
         return settings_ignored_by_consumer(destination, polled=polled)
 
     def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
@@ -296,7 +302,7 @@ class RocketBinder(Binder):
             return {"producer.partition-count": f"provisioning={provisioning.value}: no topic is created"}
         return {}
 
-    async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
+    async def bind_producer(self, destination: ProducerDestination) -> "RocketProducerBinding":
         """Start a producer for a topic; create the topic first if `provisioning` says so.
 
         Raises:
@@ -312,8 +318,7 @@ class RocketBinder(Binder):
         destination.customize(binding.producer)
         try:
             await binding.start()
-            for required in destination.properties.required_groups:
-                await commit_missing_offsets(self._require_admin(), namespace.wrap(required), topic)
+            await self._commit_missing_offsets(destination, namespace)
         except BaseException as error:
             await binding.stop()
             if isinstance(error, RemotingError):
@@ -321,6 +326,14 @@ class RocketBinder(Binder):
                 raise self._unavailable(destination.binding, topic, error, advice) from error
             raise
         return binding
+
+    async def _commit_missing_offsets(self, destination: ProducerDestination, namespace: Namespace) -> None:
+        """Let each required group begin where the topic ends now, unless it has offsets."""
+        from binders.rocket.groups import commit_missing_offsets
+
+        for required in destination.properties.required_groups:
+            topic = namespace.wrap(destination.name)
+            await commit_missing_offsets(self._require_admin(), namespace.wrap(required), topic)
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> "RocketConsumerBinding":
         """Join the group and start to receive; create the topics first if `provisioning` says so.
@@ -384,6 +397,8 @@ class RocketBinder(Binder):
         destination: ConsumerDestination,
         make: Callable[[str, RocketConsumerProperties, Callable[[], Awaitable[None]] | None], B],
     ) -> B:
+        from binders.rocket.groups import create_group_at_end, topics_of
+
         extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         topics = list(map(namespace.wrap, topics_of(destination.name)))
@@ -413,8 +428,11 @@ class RocketBinder(Binder):
         self._members = [*self._open_members, binding]
         return binding
 
-    def spark_source(self, destination: ConsumerDestination) -> SparkFormat:
+    def spark_source(self, destination: ConsumerDestination) -> "SparkFormat":
         """Return Spark's format and options to read the topics, with the namespace in front of the names."""
+        from binders.rocket.groups import topics_of
+        from binders.rocket.spark import spark_source
+
         extended = _require_model(destination.extended, RocketConsumerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         known = replace(
@@ -426,8 +444,10 @@ class RocketBinder(Binder):
             self._name_servers_of_spark, self._settings.credentials(extended), known, self._tls_of_spark(extended)
         )
 
-    def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
+    def spark_sink(self, destination: ProducerDestination) -> "SparkFormat":
         """Return Spark's format and options to write to the topic, with the namespace in front of the name."""
+        from binders.rocket.spark import spark_sink
+
         extended = _require_model(destination.extended, RocketProducerProperties, destination.binding)
         namespace = self._settings.namespace(extended)
         group = namespace.wrap(self.producer_group(destination.name, extended))
@@ -509,7 +529,10 @@ class RocketBinder(Binder):
 
     def _producer_binding(
         self, destination: ProducerDestination, extended: RocketProducerProperties
-    ) -> RocketProducerBinding:
+    ) -> "RocketProducerBinding":
+        from binders.rocket.producer import RocketProducerBinding
+        from rocket_client import Producer
+
         group = self.producer_group(destination.name, extended)
         settings = self._settings.producer(extended)
         kind: type[RocketProducerBinding] = RocketProducerBinding

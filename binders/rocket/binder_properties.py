@@ -4,16 +4,14 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, field_validator
-
 from binders.rocket.encryption import TlsProperties
 from binders.rocket.properties import (
     LOCAL_TRACE,
     NO_NAMESPACE,
     NO_TRACE,
+    Group,
     InNamespace,
     PositiveMilliseconds,
-    legal_group,
 )
 from rocket_client.settings import is_domain, parse_addresses
 from rocket_remoting.session.address import parse_address
@@ -21,7 +19,8 @@ from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
 from streamkit.config.durations import Seconds
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
-from streamkit.config.settings_model import SettingsModel, SharedSettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SettingsModel, SharedSettingsModel, setting
 from streamkit.config.shape import Separator
 
 _NO_TEMPLATE: Final = "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
@@ -73,16 +72,16 @@ def _check_domain(domain: str) -> str:
     return domain
 
 
-NameServerList = Annotated[list[str], AfterValidator(_split)]
+NameServerList = Annotated[list[str], After(_split)]
 
 
 class RocketBinderProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
 
-    name_server: Annotated[NameServerList, AfterValidator(_check)] = Field(default=[])
+    name_server: Annotated[NameServerList, After(_check)] = setting(default=[])
     """Name servers as `host:port`, several as a list or separated by `;` or `,`. Unset: fetched from
     `name-server-domain`; without that too `127.0.0.1:9876`, see `embedded`."""
-    name_server_domain: Annotated[str, AfterValidator(_check_domain)] | None = None
+    name_server_domain: Annotated[str, After(_check_domain)] | None = None
     """A host (port 8080) or `host:port` of an HTTP server that answers with the name servers' addresses (Apache's
     `rocketmq.namesrv.domain`). The URL is `http://<host:port>/rocketmq/nsaddr`, with `-<unit-name>?nofix=1` if there is
     a unit name. Without effect where `name-server` is set."""
@@ -98,7 +97,7 @@ class RocketBinderProperties(SettingsModel):
     """What is done about topics before they are bound."""
     message_delay_level: Annotated[tuple[Seconds, ...], Separator(" ")] = DEFAULT_DELAY_LEVELS
     """The broker's `messageDelayLevel`, such as `1s 5s 10s`; set it here when it is changed there."""
-    group: str | None = None
+    group: Group | None = None
     """The group of producers that name none; unset: their destination."""
     unit_name: str | None = None
     """Appended to the client id."""
@@ -117,10 +116,10 @@ class RocketBinderProperties(SettingsModel):
         str | None,
         Rejected("namespaces are not put into requests: remove it, or use namespace, which is put before names"),
     ] = None
-    use_tls: Annotated[bool, Field(alias="useTLS")] = False
+    use_tls: Annotated[bool, setting(aliases=("useTLS",))] = False
     """Encrypt the connections to name servers and brokers: those of the binder itself, and of bindings that do not set
     it."""
-    tls: TlsProperties = Field(default_factory=TlsProperties.model_construct)
+    tls: TlsProperties = setting(default_factory=TlsProperties)
     """Whom the binder trusts, and the certificate that it shows."""
     enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
     """Write message traces of the bindings that do not set it. Unset: if `customized-trace-topic` is set."""
@@ -134,11 +133,6 @@ class RocketBinderProperties(SettingsModel):
     """The time between two heartbeats to the brokers."""
     persist_consumer_offset_interval: PositiveMilliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
-
-    @field_validator("group")
-    @classmethod
-    def _group(cls, value: str | None) -> str | None:
-        return legal_group(value)
 
 
 class RocketSpringProducerProperties(SharedSettingsModel):
@@ -164,6 +158,6 @@ class RocketSpringProducerProperties(SharedSettingsModel):
 class RocketSpringProperties(SharedSettingsModel):
     """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
 
-    name_server: NameServerList = Field(default=[])
+    name_server: NameServerList = setting(default=[])
     """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
-    producer: RocketSpringProducerProperties = Field(default_factory=RocketSpringProducerProperties.model_construct)
+    producer: RocketSpringProducerProperties = setting(default_factory=RocketSpringProducerProperties)

@@ -1,9 +1,9 @@
 """Translates the binder's settings to the settings of `rocket_client`'s clients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProducerProperties
 from binders.rocket.consumer_properties import AllocateStrategy, RocketConsumerProperties
@@ -17,12 +17,6 @@ from rocket_client import (
     PushConsumerSettings,
     TransactionProducerSettings,
 )
-from rocket_client.allocation import (
-    AllocateMessageQueueStrategy,
-    ConsistentHash,
-    averagely,
-    averagely_by_circle,
-)
 from rocket_client.connection.shared_clients import BROADCASTING_INSTANCE
 from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.tls.settings import ClientTls
@@ -31,16 +25,14 @@ from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 from streamkit.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from rocket_client.allocation import AllocateMessageQueueStrategy
+
 _START: Final = {
     StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
     StartPosition.LAST_OFFSET: ConsumeFromWhere.LAST_OFFSET,
     StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
     StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
-}
-_ALLOCATE: Final[Mapping[AllocateStrategy, AllocateMessageQueueStrategy]] = {
-    AllocateStrategy.AVERAGELY: averagely,
-    AllocateStrategy.AVERAGELY_BY_CIRCLE: averagely_by_circle,
-    AllocateStrategy.CONSISTENT_HASH: ConsistentHash(),
 }
 
 
@@ -68,7 +60,7 @@ class _Consumer(TypedDict):
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
     consume_timestamp: datetime | None
-    allocate_message_queue_strategy: AllocateMessageQueueStrategy
+    allocate_message_queue_strategy: "AllocateMessageQueueStrategy"
     pull_batch_size: int
     pull_interval: timedelta
     pull_threshold_for_queue: int
@@ -209,7 +201,7 @@ class ClientSettingsMaker:
             message_model=MessageModel.BROADCASTING if delivery.broadcast else MessageModel.CLUSTERING,
             consume_from_where=_START[delivery.start],
             consume_timestamp=None if start_time is None else datetime.fromtimestamp(start_time / 1000, UTC),
-            allocate_message_queue_strategy=_ALLOCATE[extended.allocate_message_queue_strategy],
+            allocate_message_queue_strategy=_allocation(extended.allocate_message_queue_strategy),
             pull_batch_size=extended.pull_batch_size,
             pull_interval=push.pull_interval,
             pull_threshold_for_queue=extended.pull_threshold_for_queue,
@@ -221,6 +213,18 @@ class ClientSettingsMaker:
             max_decompressed_size=extended.max_decompressed_size,
             local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
         )
+
+
+def _allocation(strategy: AllocateStrategy) -> "AllocateMessageQueueStrategy":
+    from rocket_client.allocation import ConsistentHash, averagely, averagely_by_circle
+
+    match strategy:
+        case AllocateStrategy.AVERAGELY:
+            return averagely
+        case AllocateStrategy.AVERAGELY_BY_CIRCLE:
+            return averagely_by_circle
+        case AllocateStrategy.CONSISTENT_HASH:
+            return ConsistentHash()
 
 
 def _instance_name(destination: ConsumerDestination) -> str | None:

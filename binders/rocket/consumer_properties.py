@@ -4,14 +4,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Final, TypeVar
 
-from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
-
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds
 from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
 from streamkit.config.setting_limits import Accepted, NotInMemory
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.setting_values import After, Before, EntryError
+from streamkit.config.settings_model import SettingsModel, setting
 
 _POLL_TIMEOUT: Final = timedelta(seconds=5)
 
@@ -61,17 +60,17 @@ class PushProperties(SettingsModel):
     """As `orderly`."""
     suspend_current_queue_time_millis: Milliseconds | None = None
     """As `suspend-current-queue-time-millis`."""
-    max_reconsume_times: int | None = Field(default=None, ge=-1)
+    max_reconsume_times: int | None = setting(default=None, ge=-1)
     """Redeliveries before the dead letter; unset or -1: 16 when concurrent, without bound when ordered."""
-    delay_level_when_next_consume: int | None = Field(default=None, ge=-1)
+    delay_level_when_next_consume: int | None = setting(default=None, ge=-1)
     """As `delay-level-when-next-consume`."""
-    pull_threshold_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=-1, ge=-1)
+    pull_threshold_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=-1, ge=-1)
     """Messages cached over all queues of a topic; -1: no limit but each queue's."""
-    pull_threshold_size_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=-1, ge=-1)
+    pull_threshold_size_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=-1, ge=-1)
     """The same in MiB."""
     pull_interval: Milliseconds = timedelta(0)
     """Pause between two pulls of a queue."""
-    consume_message_batch_max_size: int | None = Field(default=None, ge=1, le=MAX_BATCH_SIZE)
+    consume_message_batch_max_size: int | None = setting(default=None, ge=1, le=MAX_BATCH_SIZE)
     """With `consumer.batch-mode`: messages handed over at once, at most; unset: as many as `pull-batch-size`."""
     consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
     """A message not settled by then is delivered again."""
@@ -82,7 +81,7 @@ class PullProperties(SettingsModel):
 
     poll_timeout_millis: Milliseconds | None = None
     """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""
-    pull_threshold_for_all: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=1000, ge=1)
+    pull_threshold_for_all: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=1000, ge=1)
     """No queue is pulled while more messages than this wait to be polled."""
     pull_thread_nums: Annotated[int | None, Accepted("pulls need no threads")] = None
     topic_metadata_check_interval_millis: Annotated[
@@ -94,6 +93,21 @@ class PullProperties(SettingsModel):
     err_acknowledge: Annotated[str | None, Accepted("what fails is rejected; raise Requeue to have it again")] = None
 
 
+def _message_model(value: object) -> object:
+    try:
+        return MessageModel(value)
+    except ValueError:
+        # Spring Cloud Alibaba's binder logs the same sentence, for which its users search.
+        raise ValueError(
+            f"Property 'messageModel' was wrong. {value!r} is neither CLUSTERING nor BROADCASTING"
+        ) from None
+
+
+def _timestamp(text: str) -> str:
+    _local_time(text)
+    return text
+
+
 class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.consumer.*` and `….rocketmq.default.consumer.*`."""
 
@@ -103,27 +117,15 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """One call at a time per queue; a failing message holds back those behind it."""
     broadcasting: bool = False
     """Every instance receives every message, and keeps its place by its address and index; nothing is redelivered."""
-    message_model: MessageModel = MessageModel.CLUSTERING
+    message_model: Annotated[MessageModel, Before(_message_model)] = MessageModel.CLUSTERING
     """BROADCASTING is `broadcasting=true`."""
-
-    @field_validator("message_model", mode="wrap")
-    @classmethod
-    def _message_model(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
-        try:
-            return validate(value)
-        except ValueError:
-            # Spring Cloud Alibaba's binder logs the same sentence, for which its users search.
-            raise ValueError(
-                f"Property 'messageModel' was wrong. {value!r} is neither CLUSTERING nor BROADCASTING"
-            ) from None
-
     tags: str | None = None
     """`a||b`: receive only messages with one of these tags."""
     sql: str | None = None
     """Receive only messages whose headers match; wins over `tags`."""
     subscription: str | None = None
     """`a||b`, or `sql:<expression>`; wins over `tags` and `sql`."""
-    delay_level_when_next_consume: int = Field(default=0, ge=-1)
+    delay_level_when_next_consume: int = setting(default=0, ge=-1)
     """Concurrent: -1 dead letter at once; 0 level 3 + redeliveries so far; n that delay level each time."""
     suspend_current_queue_time_millis: Milliseconds = timedelta(seconds=1)
     """Ordered: pause before the queue's head is tried again."""
@@ -133,33 +135,24 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """How the group's members share the queues."""
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     """Where a new group begins."""
-    consume_timestamp: str | None = None
+    consume_timestamp: Annotated[str, After(_timestamp)] | None = None
     """`yyyyMMddHHmmss` in local time, for CONSUME_FROM_TIMESTAMP; unset: half an hour before the start."""
     pull_time_delay_mills_when_exception: Milliseconds = timedelta(seconds=1)
     """Pause of pulling after a pull failed."""
-    pull_batch_size: int = Field(default=32, ge=1, le=4096)
+    pull_batch_size: int = setting(default=32, ge=1, le=4096)
     """Messages asked for in one pull."""
-    pull_threshold_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=1000, ge=1)
+    pull_threshold_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=1000, ge=1)
     """A queue is not pulled while more messages than this are cached."""
-    pull_threshold_size_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=100, ge=1)
+    pull_threshold_size_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=100, ge=1)
     """The same in MiB: bodies count as they are in memory, decompressed only while they are consumed."""
-    max_decompressed_body_size: int = Field(default=DEFAULT_LIMIT, ge=1)
+    max_decompressed_body_size: int = setting(default=DEFAULT_LIMIT, ge=1)
     """Bytes that a compressed body may have when it is decompressed; a message whose body has more is a dead letter."""
-    max_decompressed_size: int = Field(default=2 * DEFAULT_LIMIT, ge=1, validate_default=True)
+    max_decompressed_size: int = setting(default=2 * DEFAULT_LIMIT, ge=1)
     """Bytes of bodies over 256 KiB that are decompressed at once; at least `max-decompressed-body-size`."""
-
-    @field_validator("max_decompressed_size")
-    @classmethod
-    def _holds_the_largest_body(cls, value: int, info: ValidationInfo) -> int:
-        largest = info.data.get("max_decompressed_body_size", value)
-        if value < largest:
-            raise ValueError(f"{value} is smaller than max-decompressed-body-size, which is {largest}")
-        return value
-
-    consume_max_span: Annotated[int, NotInMemory(_NOT_PULLED)] = Field(default=2000, ge=1)
+    consume_max_span: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=2000, ge=1)
     """Concurrent: a queue is not pulled while its cached offsets span more than this."""
-    push: PushProperties = Field(default_factory=PushProperties.model_construct)
-    pull: PullProperties = Field(default_factory=PullProperties.model_construct)
+    push: PushProperties = setting(default_factory=PushProperties)
+    pull: PullProperties = setting(default_factory=PullProperties)
     group: Annotated[str | None, Accepted("the binding's own group is used")] = None
     trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
     persist_consumer_offset_interval: PositiveMilliseconds | None = None
@@ -168,12 +161,12 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """The first generation's spelling of `pull.poll-timeout-millis`."""
     from_store: Annotated[bool | None, Accepted("a group's offsets are always the broker's")] = None
 
-    @field_validator("consume_timestamp")
-    @classmethod
-    def _timestamp(cls, value: str | None) -> str | None:
-        if value is not None:
-            _local_time(value)
-        return value
+    def _check(self) -> None:
+        """Refuse bounds that the largest body does not fit into."""
+        size, largest = self.max_decompressed_size, self.max_decompressed_body_size
+        if size < largest:
+            reason = f"{size} is smaller than max-decompressed-body-size, which is {largest}"
+            raise EntryError("max_decompressed_size", reason)
 
     @property
     def poll_timeout(self) -> timedelta:

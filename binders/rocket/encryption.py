@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pydantic import model_validator
-
-from rocket_remoting.tls.properties import client_tls_of_file
 from rocket_remoting.tls.settings import ClientTls
 from streamkit.config.settings_model import SettingsModel
 
@@ -32,13 +29,12 @@ class TlsProperties(SettingsModel):
     check_host_name: bool = True
     """Whether a certificate must also be for the host or IP address that is connected to."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> "TlsProperties":
+    def _check(self) -> None:
+        """Refuse a key without a certificate, and a file beside the settings that are in its place."""
         if self.key_path is not None and self.cert_path is None:
             raise ValueError("the key needs a certificate: set cert-path")
         if self.config_file is not None and self.model_fields_set - {"config_file"}:
             raise ValueError("config-file is in place of the other settings: leave them out, or write them there")
-        return self
 
 
 def client_tls(properties: TlsProperties) -> ClientTls:
@@ -48,6 +44,8 @@ def client_tls(properties: TlsProperties) -> ClientTls:
         TlsError: `config-file` cannot be read, or has a wrong setting.
     """
     if properties.config_file is not None:
+        from rocket_remoting.tls.properties import client_tls_of_file
+
         return client_tls_of_file(Path(properties.config_file))
     return ClientTls(
         trust_certificates=_path(properties.trust_cert_path),

@@ -20,6 +20,21 @@ from typing import Final
 
 import msgspec
 
+from binders.rocket.header_names import (
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    FLAG,
+    KEYS,
+    MESSAGE_ID,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    RECONSUME_TIMES,
+    ROCKETMQ_PREFIX,
+    SYS_FLAG,
+    TAGS,
+    TOPIC,
+    TRANSACTION_ID,
+)
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.properties import (
     PROPERTY_DLQ_ORIGIN_TOPIC,
@@ -42,20 +57,6 @@ from streamkit.binder.dead_letter import (
 )
 from streamkit.messaging import headers as portable
 from streamkit.messaging.java_headers import declared_types, from_json, java_type, require_utf8, to_json
-
-ROCKETMQ_PREFIX: Final = "rocketmq_"
-TOPIC: Final = "rocketmq_TOPIC"
-MESSAGE_ID: Final = "rocketmq_MESSAGE_ID"
-BORN_TIMESTAMP: Final = "rocketmq_BORN_TIMESTAMP"
-BORN_HOST: Final = "rocketmq_BORN_HOST"
-FLAG: Final = "rocketmq_FLAG"
-QUEUE_ID: Final = "rocketmq_QUEUE_ID"
-QUEUE_OFFSET: Final = "rocketmq_QUEUE_OFFSET"
-SYS_FLAG: Final = "rocketmq_SYS_FLAG"
-TRANSACTION_ID: Final = "rocketmq_TRANSACTION_ID"
-RECONSUME_TIMES: Final = "rocketmq_RECONSUME_TIMES"
-KEYS: Final = "rocketmq_KEYS"
-TAGS: Final = "rocketmq_TAGS"
 
 _SKIPPED: Final = (
     portable.STEERING

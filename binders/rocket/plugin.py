@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
-from pydantic import BaseModel
-
 from binders.rocket.capabilities import POSSIBLE_CAPABILITIES
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binder_type import BinderType
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.stand_in import StandIn
 from streamkit.config.environment import Environment
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.validation import not_in_memory
 from streamkit.plugins import hookimpl
 
@@ -38,7 +37,7 @@ class RocketBinderType(BinderType):
 
         return RocketBinder(name, context).shared()
 
-    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self) -> Mapping[str, type[SettingsModel]]:
         """Return the models of the binder's settings and of Spring's RocketMQ starter, by prefix."""
         from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProperties
 

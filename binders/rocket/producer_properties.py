@@ -5,13 +5,12 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated
 
-from pydantic import AliasChoices, Field, field_validator
-
-from binders.rocket.headers import ROCKETMQ_PREFIX
-from binders.rocket.properties import BindingProperties, PositiveMilliseconds, legal_group
+from binders.rocket.header_names import ROCKETMQ_PREFIX
+from binders.rocket.properties import BindingProperties, Group, PositiveMilliseconds
 from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_TAGS, RESERVED_PROPERTIES
 from streamkit.binder.delivery import ExtendedProducerProperties, TransactionTerms
 from streamkit.config.setting_limits import Accepted, Rejected
+from streamkit.config.settings_model import setting
 from streamkit.messaging import headers as portable
 
 
@@ -38,32 +37,30 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
 
     enabled: Annotated[bool, Rejected("a disabled binding only fails: remove the setting, or the binding")] = True
     """False: the binding is refused."""
-    group: str | None = None
+    group: Group | None = None
     """The producer group; unset: the binder's, else the destination."""
     send_type: SendType = SendType.SYNC
     """When a send returns."""
     sync: bool | None = None
     """The first generation's spelling: true is send type Sync, false is Async."""
-    send_message_timeout: PositiveMilliseconds = Field(
+    send_message_timeout: PositiveMilliseconds = setting(
         default=timedelta(seconds=3),
-        validation_alias=AliasChoices("send_message_timeout", "send_msg_timeout"),
+        aliases=("send_message_timeout", "send_msg_timeout"),
     )
     """How long a send may take, its retries included."""
-    compress_message_body_threshold: int = Field(
+    compress_message_body_threshold: int = setting(
         default=4096,
         ge=1,
-        validation_alias=AliasChoices("compress_message_body_threshold", "compress_msg_body_threshold"),
+        aliases=("compress_message_body_threshold", "compress_msg_body_threshold"),
     )
     """Bodies of this many bytes and more are compressed."""
-    retry_times_when_send_failed: int = Field(default=2, ge=0)
+    retry_times_when_send_failed: int = setting(default=2, ge=0)
     """Further attempts of a Sync send."""
-    retry_times_when_send_async_failed: int = Field(default=2, ge=0)
+    retry_times_when_send_async_failed: int = setting(default=2, ge=0)
     """Further attempts of an Async send."""
-    retry_next_server: bool = Field(
-        default=False, validation_alias=AliasChoices("retry_next_server", "retry_another_broker")
-    )
+    retry_next_server: bool = setting(default=False, aliases=("retry_next_server", "retry_another_broker"))
     """Try another broker when the answer is not SEND_OK."""
-    max_message_size: int = Field(default=4 * 1024 * 1024, ge=1)
+    max_message_size: int = setting(default=4 * 1024 * 1024, ge=1)
     """Largest body in bytes; a larger one fails at the sender."""
     transactional: bool = False
     """Messages are sent within local transactions; a transaction listener of the group answers for them."""
@@ -81,11 +78,6 @@ class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
     send_failure_channel: Annotated[str | None, Accepted("no version reads it")] = None
     check_forbidden_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
     send_message_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
-
-    @field_validator("group")
-    @classmethod
-    def _group(cls, value: str | None) -> str | None:
-        return legal_group(value)
 
     def transaction(self) -> TransactionTerms | None:
         """Return these settings as the framework's `TransactionTerms`; None for a producer without transactions."""

@@ -16,13 +16,12 @@ group is its destination, a pull asks for 32 messages, and `Delivery` determines
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field
-
 from rocket_client.namespace import Namespace
 from rocket_remoting.wire.topics import validate_group
 from streamkit.config.durations import Milliseconds, Positive
 from streamkit.config.setting_limits import Accepted, NotInMemory, Rejected
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SettingsModel, setting
 
 NO_NAMESPACE: Final = "names stay as they are"
 NO_TRACE: Final = "no message trace is written"
@@ -35,18 +34,16 @@ def _legal_namespace(name: str) -> str:
     return Namespace(name).name
 
 
-InNamespace = Annotated[str, AfterValidator(_legal_namespace)]
+InNamespace = Annotated[str, After(_legal_namespace)]
 
 
-def legal_group(name: str | None) -> str | None:
-    """Return the name of a group unchanged, if brokers accept the name.
-
-    Raises:
-        ValueError: Brokers do not accept the name.
-    """
-    if name is not None:
-        validate_group(name)
+def _legal_group(name: str) -> str:
+    validate_group(name)
     return name
+
+
+Group = Annotated[str, After(_legal_group)]
+"""The name of a group, which brokers must accept."""
 
 
 class BindingProperties(SettingsModel):
@@ -70,7 +67,7 @@ class BindingProperties(SettingsModel):
     """The account's secret key. With both keys, all requests are signed."""
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
     """Put before the names of topics and groups at the broker."""
-    use_tls: Annotated[bool | None, Field(alias="useTLS")] = None
+    use_tls: Annotated[bool | None, setting(aliases=("useTLS",))] = None
     """Encrypt the connections of this binding, by the certificates of `rocketmq.binder.tls`."""
     enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
     """Write a message trace: what this binding sends, or what its listener is called with (not what is polled)."""

@@ -15,8 +15,9 @@ The header ``deliveryAttempt`` counts the calls over all deliveries. With ``max-
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from streamkit.binder.delivery import Delivery
 from streamkit.errors import (
@@ -31,8 +32,7 @@ from streamkit.settlement import Reject, Requeue, Settlement
 __all__ = ["BackOff", "RetryPolicy", "after_failure", "after_requeue", "causes", "unwrapped"]
 
 
-@dataclass(frozen=True, slots=True)
-class BackOff:
+class BackOff(msgspec.Struct, frozen=True):
     """The pauses between attempts in process, in seconds: 1, 2, 4, 8, 10, 10, ... by default."""
 
     initial: float = 1.0
@@ -54,8 +54,7 @@ _WRAPPERS: Final = (MessageHandlingError, MessageDeliveryError)
 """The exceptions in which channels wrap a handler's exception."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """The attempts of a binding in process.
 
     Attributes:
@@ -66,8 +65,8 @@ class RetryPolicy:
     """
 
     max_attempts: int = 3
-    back_off: BackOff = field(default_factory=BackOff)
-    retryable: Mapping[type[BaseException], bool] = field(default_factory=dict)
+    back_off: BackOff = msgspec.field(default_factory=BackOff)
+    retryable: Mapping[type[BaseException], bool] = msgspec.field(default_factory=dict)
     default_retryable: bool = True
 
     def is_retryable(self, error: BaseException) -> bool:

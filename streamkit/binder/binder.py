@@ -77,9 +77,10 @@ The messages of cancelled calls stay unsettled, and the group's members receive 
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+import msgspec
 
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
@@ -143,8 +144,7 @@ class HealthStatus(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """The result of a binder's health check.
 
     Attributes:
@@ -153,11 +153,10 @@ class Health:
     """
 
     status: HealthStatus
-    details: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerDestination:
+class ConsumerDestination(msgspec.Struct, frozen=True):
     """The destination of a consumer binding, with its settings.
 
     Attributes:
@@ -206,8 +205,7 @@ FailureListener: TypeAlias = Callable[[Message[bytes], BinderError], Awaitable[N
 """Called with a message whose sending failed after ``send`` had returned."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerDestination:
+class ProducerDestination(msgspec.Struct, frozen=True):
     """The destination of a producer binding, with its settings.
 
     Attributes:
@@ -302,8 +300,7 @@ class ConsumerBinding(ABC):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class PolledMessage:
+class PolledMessage(msgspec.Struct, frozen=True):
     """A polled message.
 
     Attributes:
@@ -602,8 +599,7 @@ class Binder(ABC):
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-@dataclass(frozen=True, slots=True)
-class BinderContext:
+class BinderContext(msgspec.Struct, frozen=True):
     """The environment in which a binder is made.
 
     Attributes:

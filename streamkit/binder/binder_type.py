@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 
-from pydantic import BaseModel
-
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.stand_in import StandIn
 from streamkit.config.environment import Environment
+from streamkit.config.shape import AnyModel
 from streamkit.errors import ConfigurationError
 
 __all__ = ["BinderType", "BinderTypes"]
@@ -43,7 +42,7 @@ class BinderType(ABC):
     def extended_models(self) -> tuple[ConsumerModel, ProducerModel]:
         """Return the models of the extended consumer and producer properties of bindings."""
 
-    def settings_models(self) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self) -> Mapping[str, AnyModel]:
         """Return the models of the binders' own settings by prefix, for reports and the reference page."""
         return {}
 
@@ -109,7 +108,7 @@ class BinderTypes:
         """
         return self.get(type_).extended_models()
 
-    def settings_models(self, type_: str) -> Mapping[str, type[BaseModel]]:
+    def settings_models(self, type_: str) -> Mapping[str, AnyModel]:
         """Return the models of the type's own settings by prefix.
 
         Raises:

@@ -5,9 +5,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, Protocol
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from streamkit.binder.binder import (
     Binder,
@@ -20,9 +18,7 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.keeping import MessageKeeper, UnboundProducer
-from streamkit.binder.receiving import MessageReceiver
-from streamkit.binder.sending import SendingHandler
-from streamkit.binder.transactional_sending import TransactionalSendingHandler
+from streamkit.config.settings_model import SettingsModel
 from streamkit.errors import (
     ApplicationError,
     BinderError,
@@ -33,6 +29,11 @@ from streamkit.errors import (
 from streamkit.events import binding_changed, binding_created, binding_removed, notify
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
+
+if TYPE_CHECKING:  # a program needs what sends, what receives, or neither
+    from streamkit.binder.receiving import MessageReceiver
+    from streamkit.binder.sending import SendingHandler
+    from streamkit.binder.transactional_sending import TransactionalSendingHandler
 
 __all__ = ["Binding", "Feeder", "InputBinding", "OutputBinding", "ReadyBinder"]
 
@@ -56,7 +57,7 @@ class Feeder(Protocol):
         ...
 
 
-MakeSender = Callable[[ProducerBinding], SendingHandler | TransactionalSendingHandler]
+MakeSender: TypeAlias = "Callable[[ProducerBinding], SendingHandler | TransactionalSendingHandler]"
 
 
 class ReadyBinder(ABC):
@@ -118,7 +119,7 @@ class Binding(ABC):
         """Running, paused or stopped."""
 
     @property
-    def settings(self) -> Sequence[BaseModel]:
+    def settings(self) -> Sequence[SettingsModel]:
         """The settings of the binding: the consumer or producer settings, then the binder's own."""
         return ()
 
@@ -225,7 +226,7 @@ class OutputBinding(Binding):
         self._subscriber: SendingHandler | TransactionalSendingHandler | None = None
 
     @property
-    def settings(self) -> Sequence[BaseModel]:
+    def settings(self) -> Sequence[SettingsModel]:
         """The settings `producer.*` of the binding, and its binder's extended producer properties."""
         return self.destination.properties, self.destination.extended
 
@@ -339,7 +340,7 @@ class InputBinding(Binding):
         owner: object,
         name: str,
         channel: SubscribableChannel,
-        consumers: Sequence[tuple[ConsumerDestination, MessageReceiver]],
+        consumers: Sequence["tuple[ConsumerDestination, MessageReceiver]"],
         binder: ReadyBinder,
     ) -> None:
         super().__init__(owner, name, [destination.name for destination, _ in consumers], channel, binder)
@@ -353,7 +354,7 @@ class InputBinding(Binding):
         self._patience = 0.0
 
     @property
-    def settings(self) -> Sequence[BaseModel]:
+    def settings(self) -> Sequence[SettingsModel]:
         """The settings `consumer.*` of the binding, and its binder's extended consumer properties."""
         destination, _ = self._consumers[0]
         return destination.properties, destination.extended
@@ -364,7 +365,7 @@ class InputBinding(Binding):
         return self._consumers[0][0].extended.starts
 
     @property
-    def receivers(self) -> list[MessageReceiver]:
+    def receivers(self) -> "list[MessageReceiver]":
         """The receivers of the destinations."""
         return [receiver for _, receiver in self._consumers]
 
@@ -393,7 +394,7 @@ class InputBinding(Binding):
             self._created("consumer")
 
     async def _bind(
-        self, binder: Binder, destination: ConsumerDestination, receiver: MessageReceiver, stops: int
+        self, binder: Binder, destination: ConsumerDestination, receiver: "MessageReceiver", stops: int
     ) -> bool:
         """Bind one destination; return False if the binding was stopped meanwhile."""
         if self._stops != stops:

@@ -6,8 +6,9 @@ setting. If it lacks a capability that a *message* requires, ``send`` raises bef
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 __all__ = ["Capability", "Requirement", "describe", "missing"]
 
@@ -49,8 +50,7 @@ class Capability(Enum):
     """A group receives the messages that were sent while none of its members ran."""
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A capability that a setting requires.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The binder of one binding, which is started and checked for the capabilities that the binding's settings require."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from streamkit.binder.binder import Binder
 from streamkit.binder.binding import ReadyBinder
@@ -15,8 +16,7 @@ from streamkit.errors import ConfigurationError, UnsupportedCapability
 __all__ = ["CheckedBinder", "LocatedRequirement"]
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedRequirement:
+class LocatedRequirement(msgspec.Struct, frozen=True):
     """A required capability with the settings that may require it.
 
     Attributes:

@@ -1,8 +1,9 @@
 """The headers of a dead letter that tell where its message was and why it was rejected, the same on every binder."""
 
 import traceback
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from streamkit.messaging.cause import text_of
 from streamkit.settlement import Reject
@@ -44,8 +45,7 @@ _MAX_MESSAGE: Final = 1000
 _MAX_PLACE: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a rejected message was.
 
     Attributes:

@@ -6,10 +6,11 @@ translates them into a :class:`Delivery`. The attempts, the in-memory binder and
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Final, TypeAlias
+
+import msgspec
 
 from streamkit.binder.capabilities import Capability, Requirement
 from streamkit.binder.dead_letter import Origin, cause_headers, origin_headers
@@ -69,8 +70,7 @@ class StartPosition(Enum):
     """The end, but the first message of a partition of which no message was removed yet: RocketMQ's rule."""
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """The portable meaning of a consumer binding's extended properties.
 
     Attributes:
@@ -136,8 +136,7 @@ class Delivery:
         return after.total_seconds()
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """An effect of extended properties on which messages are delivered, to whom and how, in portable terms.
 
     The settings of two binder types mean the same if the values of their effects are equal.
@@ -247,8 +246,7 @@ def _selected_tags(delivery: Delivery) -> frozenset[str] | None:
     return None if delivery.sql or not tags or "*" in tags else tags
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionTerms:
+class TransactionTerms(msgspec.Struct, frozen=True):
     """The portable meaning of a transactional producer binding's extended properties.
 
     Attributes:

@@ -1,8 +1,7 @@
 """The error handling of bindings: ``error-handler-definition``, the binding's error channel and ``errorChannel``."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from streamkit.binder.attempt_loop import ErrorHandler
 from streamkit.binder.binder import Binder, FailureListener
 from streamkit.binder.error_channels import (
     ErrorChannels,
@@ -13,6 +12,9 @@ from streamkit.binder.error_channels import (
 from streamkit.config.settings import BindingProperties
 from streamkit.errors import BinderError, MessageDeliveryError
 from streamkit.messaging.message import ErrorMessage, Message
+
+if TYPE_CHECKING:  # a program that only sends needs nothing that receives
+    from streamkit.binder.attempt_loop import ErrorHandler
 
 __all__ = ["ErrorHandling"]
 
@@ -28,7 +30,7 @@ class ErrorHandling:
         self.functions: dict[str, ErrorFunction] = {}
         self._channels = channels
 
-    def of_consumer(self, binder: Binder, topic: str, properties: BindingProperties) -> ErrorHandler:
+    def of_consumer(self, binder: Binder, topic: str, properties: BindingProperties) -> "ErrorHandler":
         """Return the error handler of a consumer binding, for messages whose attempts have failed.
 
         For a binder that multiplexes, the error channel is that of the topic to which the failed message was sent.

@@ -1,11 +1,11 @@
 """Makes bindings from settings; wrong settings are errors before any binder connects."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from streamkit.binder.attempts import RetryPolicy
-from streamkit.binder.batch_receiving import BatchMessageReceiver
+import msgspec
+from msgspec.structs import replace
+
 from streamkit.binder.binder import (
     Binder,
     ConsumerDestination,
@@ -21,20 +21,14 @@ from streamkit.binder.customizers import Customizers
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, ExtendedProducerProperties
 from streamkit.binder.error_channels import ErrorChannels, ErrorFunction
 from streamkit.binder.error_handling import ErrorHandling
-from streamkit.binder.failure_log import FailureLog
-from streamkit.binder.header_modes import reading_in, writing_in
 from streamkit.binder.keeping import KeptOutput, MakeKeeper, MessageKeeper
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioners import ASKED_BY, partitioner_of
 from streamkit.binder.permits import Permits
-from streamkit.binder.polled import PolledReceiver
-from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.registry import BinderRegistry
-from streamkit.binder.retry_policies import RetryPolicies
 from streamkit.binder.sending import SendingHandler, Writer, keeping_unsent, reporting_loss, write_native
 from streamkit.binder.tracing import MakeTracer, MessageTracer, TracedBinding, traced_producer, traced_target
-from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.binder.unread_settings import Side, UnreadSettings
 from streamkit.config.environment import Environment
 from streamkit.config.located_errors import located, setting_of
@@ -44,13 +38,21 @@ from streamkit.errors import ConfigurationError, ConfigurationErrors, MessageCon
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
 
+if TYPE_CHECKING:
+    from streamkit.binder.attempts import RetryPolicy
+    from streamkit.binder.receiving import MessageReceiver
+    from streamkit.binder.retry_policies import RetryPolicies
+    from streamkit.binder.transactional_sending import TransactionalSendingHandler
+
+# What receives is imported for the first input, and what has transactions for the first output that has: the commands
+# that only send, and those that need no bindings, start faster.
+
 __all__ = ["BindingFactory", "NewDestination"]
 
 E = TypeVar("E", ExtendedConsumerProperties, ExtendedProducerProperties)
 
 
-@dataclass(slots=True)
-class NewDestination:
+class NewDestination(msgspec.Struct):
     """An output binding that is about to be made for a message that was sent to its name; its settings can be replaced.
 
     Attributes:
@@ -86,7 +88,7 @@ class BindingFactory:
         converter: CompositeMessageConverter,
         error_channels: ErrorChannels,
         named: NamedObjects,
-        retry_policy: RetryPolicy | None = None,
+        retry_policy: "RetryPolicy | None" = None,
         customizers: Customizers | None = None,
         make_keeper: MakeKeeper | None = None,
         make_tracer: MakeTracer | None = None,
@@ -117,7 +119,8 @@ class BindingFactory:
         self._errors = ErrorHandling(error_channels)
         self._named = named
         self.has_retry_policy = retry_policy is not None
-        self._policies = RetryPolicies(self.settings, named, retry_policy)
+        self._retry_policy = retry_policy
+        self._policies: RetryPolicies | None = None
         self._customizers = customizers or Customizers()
         self.transactions = LocalTransactions(named)
 
@@ -205,7 +208,7 @@ class BindingFactory:
                 destination = replace(destination, on_failure=unsent)
         tracer = self._tracer(TracedBinding(name, topic, None, False, chosen.type))
 
-        def make_sender(producer: ProducerBinding) -> SendingHandler | TransactionalSendingHandler:
+        def make_sender(producer: ProducerBinding) -> "SendingHandler | TransactionalSendingHandler":
             producer = traced_producer(producer, tracer)
             plain = SendingHandler(
                 self._owner,
@@ -219,6 +222,8 @@ class BindingFactory:
                 on_failure=report if properties.producer.error_channel_enabled else None,
             )
             if handlers is not None and isinstance(producer, TransactionalProducerBinding):
+                from streamkit.binder.transactional_sending import TransactionalSendingHandler
+
                 return TransactionalSendingHandler(name, producer, plain, handlers.execute, self.transactions.open)
             return plain
 
@@ -256,8 +261,11 @@ class BindingFactory:
         delivery = extended.value.delivery()
         if polled:
             delivery = self._polled_delivery(name, properties.consumer, extended)
-        policy = self._policies.of(name, properties.consumer)
-        kind = PolledReceiver if polled else BatchMessageReceiver if properties.consumer.batch_mode else MessageReceiver
+        from streamkit.binder.failure_log import FailureLog
+        from streamkit.binder.header_modes import reading_in
+
+        policy = self._retry_policies().of(name, properties.consumer)
+        kind = _receiver_kind(properties.consumer, polled=polled)
         consumers = []
         topics = topics_of(properties.destination or name)
         shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
@@ -292,7 +300,10 @@ class BindingFactory:
                 log=FailureLog(name, topic, destination.group, binder, binder.dead_letter_destination(destination)),
                 manual=manual,
             )
-            if isinstance(receiver, PolledReceiver):
+            if polled:
+                from streamkit.binder.polled import PolledReceiver
+
+                assert isinstance(receiver, PolledReceiver)
                 receiver.tracer = tracer
             with self.settings.located(name):
                 binder.check_consumer(destination)
@@ -308,6 +319,13 @@ class BindingFactory:
         ready = CheckedBinder(self._registry, binder, name, asked)
         ready.refuse_impossible()
         return InputBinding(self._owner, name, channel, consumers, ready)
+
+    def _retry_policies(self) -> "RetryPolicies":
+        if self._policies is None:
+            from streamkit.binder.retry_policies import RetryPolicies
+
+            self._policies = RetryPolicies(self.settings, self._named, self._retry_policy)
+        return self._policies
 
     def _polled_delivery(
         self, name: str, properties: ConsumerProperties, extended: Bound[ExtendedConsumerProperties]
@@ -361,6 +379,10 @@ class BindingFactory:
             return write_native
         try:
             write = self._converter.payload_writer(properties.content_type, place=f"binding {name!r}")
+            if properties.producer.header_mode is None:
+                return write
+            from streamkit.binder.header_modes import writing_in
+
             return writing_in(properties.producer.header_mode, write)
         except MessageConversionError as error:
             raise located(self.settings.origin(name, "content_type"), error) from error
@@ -368,6 +390,21 @@ class BindingFactory:
 
 def _callable(found: object) -> Callable[..., object] | None:
     return found if callable(found) else None
+
+
+def _receiver_kind(properties: ConsumerProperties, *, polled: bool) -> "type[MessageReceiver]":
+    """Return the class of the receivers of an input."""
+    if polled:
+        from streamkit.binder.polled import PolledReceiver
+
+        return PolledReceiver
+    if properties.batch_mode:
+        from streamkit.binder.batch_receiving import BatchMessageReceiver
+
+        return BatchMessageReceiver
+    from streamkit.binder.receiving import MessageReceiver
+
+    return MessageReceiver
 
 
 def _or_global(own: int, whole: int) -> int:

@@ -1,8 +1,9 @@
 """Declarations of feeders: a feeder sends to an output by itself, and starts and stops with the output's binding."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.binder.binding import Feeder
@@ -10,8 +11,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
 __all__ = ["FeederDeclaration"]
 
 
-@dataclass(frozen=True, slots=True)
-class FeederDeclaration:
+class FeederDeclaration(msgspec.Struct, frozen=True):
     """The declaration of a feeder.
 
     Attributes:

@@ -12,8 +12,9 @@ a kept message is accepted: `send` returns True. The signal `message_kept`, in p
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from streamkit.binder.binder import FailureListener, Health, ProducerBinding
 from streamkit.binder.named_objects import NamedObjects
@@ -45,8 +46,7 @@ class MessageKept(Exception):  # noqa: N818 - not an error: the message will be 
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class KeptOutput:
+class KeptOutput(msgspec.Struct, frozen=True):
     """An output binding, as a keeper sees it.
 
     Attributes:

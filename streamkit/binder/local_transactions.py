@@ -2,24 +2,27 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from streamkit.binder.binder import TransactionChecker
 from streamkit.binder.named_objects import NamedObjects
-from streamkit.binder.transactional_sending import LocalTransaction
 from streamkit.errors import ConfigurationError
 from streamkit.messaging.headers import TRANSACTION_ID
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState
+
+if TYPE_CHECKING:  # few applications have transactions
+    from streamkit.binder.transactional_sending import LocalTransaction
 
 __all__ = ["LocalTransactions", "TransactionHandlers"]
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionHandlers:
+class TransactionHandlers(msgspec.Struct, frozen=True):
     """The functions of a transaction listener.
 
     Attributes:
@@ -28,7 +31,7 @@ class TransactionHandlers:
     """
 
     check: TransactionChecker
-    execute: LocalTransaction | None = None
+    execute: "LocalTransaction | None" = None
 
 
 Prepare = Callable[[object, str], TransactionHandlers]

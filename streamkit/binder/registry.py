@@ -53,7 +53,7 @@ class BinderRegistry:
         """The binders of the settings by name, or one for each installed type."""
         if self._settings.binders:
             return self._settings.binders
-        return {name: BinderConfiguration.model_construct(type=name) for name in self.types.names}
+        return {name: BinderConfiguration(type=name) for name in self.types.names}
 
     @property
     def made(self) -> Mapping[str, Binder]:

@@ -1,7 +1,8 @@
 """The formats by which Spark's executors read or write a binding's destination without the application's process."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from streamkit.config.secret import shown_text
 from streamkit.errors import ConfigurationError
@@ -9,8 +10,7 @@ from streamkit.errors import ConfigurationError
 __all__ = ["SparkFormat"]
 
 
-@dataclass(frozen=True, slots=True)
-class SparkFormat:
+class SparkFormat(msgspec.Struct, frozen=True):
     """A Spark format, with the options for one binding's destination.
 
     Attributes:
@@ -23,7 +23,7 @@ class SparkFormat:
 
     name: str
     options: Mapping[str, str]
-    starting: Mapping[str, str] = field(default_factory=dict)
+    starting: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def options_with(self, given: Mapping[str, str], binding: str) -> dict[str, str]:
         """Return the options of a query: those of the binding, and those given for the query.

@@ -1,8 +1,9 @@
 """The terms of a messaging system that a binder in memory keeps when it stands in for a binder of that system."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
+
+import msgspec
 
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS, ConsumerModel, ProducerModel
@@ -10,8 +11,7 @@ from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS, ConsumerModel, Produ
 __all__ = ["StandIn"]
 
 
-@dataclass(frozen=True, slots=True)
-class StandIn:
+class StandIn(msgspec.Struct, frozen=True):
     """What a binder in memory needs to know of the binder that it stands in for.
 
     The settings of single bindings are in the models: :class:`~streamkit.binder.delivery.ExtendedConsumerProperties`

@@ -11,8 +11,9 @@ and a message takes no further step.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from streamkit.binder.binder import ProducerBinding, TransactionalProducerBinding
 from streamkit.messaging.message import Message
@@ -31,8 +32,7 @@ __all__ = [
 _Target: TypeAlias = Callable[[Message[object]], Awaitable[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class TracedBinding:
+class TracedBinding(msgspec.Struct, frozen=True):
     """A binding, as a plugin sees it when the binding is made.
 
     Attributes:
@@ -50,8 +50,7 @@ class TracedBinding:
     system: str
 
 
-@dataclass(frozen=True, slots=True)
-class TracedSend:
+class TracedSend(msgspec.Struct, frozen=True):
     """A send under way.
 
     Attributes:

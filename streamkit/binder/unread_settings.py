@@ -12,9 +12,10 @@ settings of the binding's own type ask for the same; every other setting causes 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
+
+import msgspec
 
 from streamkit.binder.binder import Binder
 from streamkit.binder.binder_type import BinderTypes
@@ -24,6 +25,7 @@ from streamkit.config.located_errors import located, setting_of
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX
+from streamkit.config.settings_model import fields_of
 from streamkit.config.shape import Location
 from streamkit.config.tree import RawTree
 from streamkit.config.verdict import SettingWarning, Verdict
@@ -41,8 +43,7 @@ class Side(Enum):
     PRODUCER = "producer"
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
+class _Made(msgspec.Struct, frozen=True):
     """A binding that was made, with its binder and the settings that its binder reads."""
 
     name: str
@@ -170,5 +171,5 @@ def _advice(effect: Effect, type_: str, made: _Made) -> str:
 
 def _own_name(model: type[Extended], names: Iterable[str]) -> str | None:
     """Return the first of these settings that a model has."""
-    known = set(map(uniform, model.model_fields))
+    known = set(map(uniform, fields_of(model)))
     return next((name for name in names if uniform(name) in known), None)

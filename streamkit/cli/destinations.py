@@ -10,12 +10,13 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Final, cast
 
 import click
+import msgspec
+from msgspec.structs import asdict
 
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.cli.terminal_log import log_to_terminal
@@ -39,8 +40,7 @@ _SHOWN: Final = 1000
 """Characters of a payload that are shown, without `--json`."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What a command was asked to send to or to receive from.
 
     Attributes:
@@ -54,8 +54,7 @@ class Asked:
     settings: Sequence[str]
 
 
-@dataclass(frozen=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True):
     """A message that was sent, or that would be.
 
     Attributes:
@@ -75,8 +74,7 @@ class Sent:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     """A destination, and what an application in the current directory would reach it with.
 
     Attributes:
@@ -245,9 +243,8 @@ def _with_receiver(settings: Bound[StreamSettings], binding: BindingProperties, 
             "consumer": binding.consumer.model_copy(update=one_by_one),
         }
     )
-    return replace(
-        settings, value=settings.value.model_copy(update={"bindings": {**settings.value.bindings, _BINDING: own}})
-    )
+    bindings = {**settings.value.bindings, _BINDING: own}
+    return Bound(settings.value.model_copy(update={"bindings": bindings}), settings.origins)
 
 
 @contextmanager

@@ -4,16 +4,16 @@ import json
 import logging
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
+from msgspec.structs import replace
 
 from streamkit.binder.binder_type import BinderTypes
-from streamkit.cli.run import load_application
 from streamkit.cli.setting_lists import Line, SettingList, print_settings
 from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
@@ -45,8 +45,7 @@ _TITLES: Mapping[Verdict, tuple[str, str | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """The arguments that `config explain` and `config report` share.
 
     Attributes:
@@ -66,8 +65,7 @@ class Asked:
     as_json: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Judged:
+class _Judged(msgspec.Struct, frozen=True):
     """The settings of an application after its start was rehearsed.
 
     Attributes:
@@ -94,6 +92,8 @@ def _judged(context: click.Context, asked: Asked) -> _Judged:
     sys.path.insert(0, place)
     try:
         if asked.app is not None:
+            from streamkit.cli.run import load_application
+
             application = load_application(asked.app)
             application.take_arguments(asked.arguments)
             container = application.container

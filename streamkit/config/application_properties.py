@@ -4,16 +4,15 @@
 is imported when it is needed: most applications and commands need few.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib import import_module
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+import msgspec
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.setting_limits import Rejected
-from streamkit.config.settings_model import SettingsModel, SharedSettingsModel
+from streamkit.config.settings_model import SettingsModel, SharedSettingsModel, setting
 from streamkit.log_format import LogFormat
 
 NO_REGISTRY: Final = Rejected(
@@ -34,7 +33,7 @@ class SchemaRegistryClientProperties(SharedSettingsModel):
 class SchemaProperties(SharedSettingsModel):
     """`spring.cloud.schema.*`."""
 
-    avro: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    avro: Annotated[dict[str, str], NO_REGISTRY] = setting(default_factory=dict)
     """The schemas of the registry's Avro converter."""
 
 
@@ -53,8 +52,7 @@ class LifecycleProperties(SettingsModel):
     """How long calls in flight may take when the application stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Settings below one prefix.
 
     Attributes:
@@ -68,10 +66,10 @@ class Group:
     name: str
 
     @property
-    def model(self) -> type[BaseModel]:
+    def model(self) -> type[SettingsModel]:
         """The model of the settings."""
         module, _, name = self.name.partition(":")
-        found: type[BaseModel] = getattr(import_module(f"streamkit.config.{module}"), name)
+        found: type[SettingsModel] = getattr(import_module(f"streamkit.config.{module}"), name)
         return found
 
 

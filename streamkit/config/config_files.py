@@ -20,12 +20,13 @@ than the document itself, and weaker than the documents after it.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Final, TypeAlias
+
+import msgspec
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
@@ -53,8 +54,7 @@ _GROUP = ("spring", "profiles", "group")
 _PROFILE = re.compile(r"[^&|!(),\s]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """A directory that is searched for settings files, or one settings file.
 
     Attributes:
@@ -98,8 +98,7 @@ def _parts(text: str, separator: str) -> Iterator[str]:
     return filter(None, map(str.strip, text.split(separator)))
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsFiles:
+class SettingsFiles(msgspec.Struct, frozen=True):
     """The files that settings were read from.
 
     Attributes:
@@ -119,8 +118,7 @@ class SettingsFiles:
 NO_FILES: Final = SettingsFiles()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedFiles:
+class LoadedFiles(msgspec.Struct, frozen=True):
     """The settings of all files.
 
     Attributes:
@@ -138,8 +136,7 @@ class LoadedFiles:
     unused_profiles: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     """A document, its file, and the name of that file in errors (`where`)."""
 
     path: Path

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator
+from streamkit.config.setting_values import Before
 
 _SIZE: Final = re.compile(r"(\d+)\s*(B|KB|MB|GB|TB)?", re.IGNORECASE)
 _BYTES: Final = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
@@ -28,5 +28,5 @@ def _read(value: object) -> object:
     return parse_data_size(value) if isinstance(value, str) else value
 
 
-DataSize = Annotated[int, BeforeValidator(_read)]
+DataSize = Annotated[int, Before(_read)]
 """A number of bytes."""

@@ -1,14 +1,14 @@
 """One document of a settings file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, uniform
 
 
-@dataclass(slots=True)
-class Document:
+class Document(msgspec.Struct):
     """The settings of one document, by the segments of their keys, in the file's order.
 
     Attributes:
@@ -16,9 +16,12 @@ class Document:
         replaced: Values that were replaced because the document sets their keys again, each with the value that won.
     """
 
-    entries: dict[Segments, Value] = field(default_factory=dict)
-    replaced: list[tuple[Value, Value]] = field(default_factory=list)
-    _spellings: dict[Segments, Segments] = field(default_factory=dict, repr=False)
+    entries: dict[Segments, Value] = msgspec.field(default_factory=dict)
+    replaced: list[tuple[Value, Value]] = msgspec.field(default_factory=list)
+    _spellings: dict[Segments, Segments] = msgspec.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Document({self.entries!r}, {self.replaced!r})"
 
     def add(self, segments: Segments, value: Value) -> None:
         """Set a value; a value that the key had before, in any relaxed spelling, is replaced."""

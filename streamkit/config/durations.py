@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator
+from streamkit.config.setting_values import After, Before
 
 _SIMPLE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", re.IGNORECASE)
 _ISO = re.compile(r"[+-]?P", re.IGNORECASE)
@@ -42,13 +42,13 @@ def format_duration(duration: timedelta) -> str:
     return f"{milliseconds:g}ms"
 
 
-def _counted_in(unit: str) -> BeforeValidator:
+def _counted_in(unit: str) -> Before:
     def read(value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return value
         return parse_duration(str(value), unit)
 
-    return BeforeValidator(read)
+    return Before(read)
 
 
 def _longer_than_nothing(value: timedelta) -> timedelta:
@@ -57,7 +57,7 @@ def _longer_than_nothing(value: timedelta) -> timedelta:
     return value
 
 
-Positive = AfterValidator(_longer_than_nothing)
+Positive = After(_longer_than_nothing)
 """A validator that refuses durations of 0 and less, as in `Annotated[Seconds, Positive]`."""
 Milliseconds = Annotated[timedelta, _counted_in("ms")]
 """A duration whose plain numbers are milliseconds."""

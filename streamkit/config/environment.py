@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from streamkit.config.config_files import NO_FILES, Location, LocationGroup, SettingsFiles, load_files
 from streamkit.config.located_errors import located
@@ -34,6 +34,8 @@ from streamkit.errors import ConfigurationError, ConfigurationErrors
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from streamkit.config.settings_model import SettingsModel
+    from streamkit.config.shape import AnyModel
     from streamkit.config.tree import RawTree
     from streamkit.config.validation import Bound
 
@@ -44,7 +46,7 @@ logger = logging.getLogger(__name__)
 IN_CODE: Final = "given in code"
 """The origin of overrides given in code, which win over all other settings."""
 
-M = TypeVar("M", bound="BaseModel")
+M = TypeVar("M", bound="SettingsModel | BaseModel")
 
 
 class Environment:
@@ -156,7 +158,7 @@ class Environment:
         Raises:
             ConfigurationErrors: All keys that the model does not know and all values that it refuses.
         """
-        return self.bound(self.tree(prefix, model), model).value
+        return self.bound(self.tree(prefix, cast("AnyModel", model)), model).value
 
     def bind_extended(self, type_: str, binding: str, side: str, model: type[M]) -> M:
         """Return the settings that a binder type has for one binding; the binding's own win over the type's defaults.
@@ -175,10 +177,11 @@ class Environment:
     def explain_extended(self, type_: str, binding: str, side: str, model: type[M]) -> "Bound[M]":
         """Do the same as `bind_extended`, and return the origin of every value too."""
         prefix = f"spring.cloud.stream.{type_}"
-        own = self.tree(f"{prefix}.bindings[{binding}].{side}", model)
-        return self.bound(own.over(self.tree(f"{prefix}.default.{side}", model)), model)
+        shape = cast("AnyModel", model)
+        own = self.tree(f"{prefix}.bindings[{binding}].{side}", shape)
+        return self.bound(own.over(self.tree(f"{prefix}.default.{side}", shape)), model)
 
-    def tree(self, prefix: str, model: "type[BaseModel]", skip: Iterable[str] = ()) -> "RawTree":
+    def tree(self, prefix: str, model: "AnyModel", skip: Iterable[str] = ()) -> "RawTree":
         """Return the raw values below `prefix`, placed by the shape of `model`.
 
         Args:
@@ -209,9 +212,7 @@ class Environment:
             self._ask(value)
         return validate(tree, model, given)
 
-    def problems_of(
-        self, prefix: str, model: "type[BaseModel]", skip: Iterable[str] = ()
-    ) -> Sequence[ConfigurationError]:
+    def problems_of(self, prefix: str, model: "AnyModel", skip: Iterable[str] = ()) -> Sequence[ConfigurationError]:
         """Return the problems of the settings below `prefix`; the settings do not count as read.
 
         Args:

@@ -1,11 +1,11 @@
 """The effective settings of a binding, each with its origin."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+import msgspec
 
 from streamkit.config.durations import format_duration
 from streamkit.config.function_properties import PollerProperties
@@ -14,12 +14,15 @@ from streamkit.config.relaxed import kebab
 from streamkit.config.secret import shown
 from streamkit.config.setting_limits import limit_of
 from streamkit.config.settings import StreamSettings
-from streamkit.config.shape import Location
+from streamkit.config.settings_model import SettingsModel
+from streamkit.config.shape import Location, Section, section_of
 from streamkit.config.validation import Bound
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-@dataclass(frozen=True, slots=True)
-class ExplainedSetting:
+
+class ExplainedSetting(msgspec.Struct, frozen=True):
     """An effective setting.
 
     Attributes:
@@ -78,7 +81,7 @@ def _poller_origins(settings: Bound[StreamSettings], poller: Bound[PollerPropert
 
 
 def explain_model(
-    model: BaseModel, origins: Mapping[Location, Value], prefix: Location = ()
+    model: "SettingsModel | BaseModel", origins: Mapping[Location, Value], prefix: Location = ()
 ) -> Iterator[ExplainedSetting]:
     """Yield the settings of a model in its order, groups flattened.
 
@@ -89,14 +92,15 @@ def explain_model(
         origins: The values that sources set, by location.
         prefix: The location of `model` itself.
     """
-    for name, info in type(model).model_fields.items():
-        value = getattr(model, name)
-        location = (*prefix, info.alias or name)
-        if isinstance(value, BaseModel):
+    for known in dict.fromkeys(section_of(type(model)).fields.values()):
+        name = known.name
+        value: Any = getattr(model, name)
+        location = (*prefix, known.key)
+        if isinstance(known.shape, Section):
             yield from explain_model(value, origins, location)
             continue
         origin = _origin_of(origins, location)
-        limit = limit_of(info)
+        limit = limit_of(known.declared.notes)
         if limit is not None and origin is None and not limit.only:
             continue
         note = limit.reason if limit is not None and (not limit.only or value in limit.only) else None

@@ -5,14 +5,11 @@ all bindings, also of those that are not made: an unknown key is an error for an
 """
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from types import GenericAlias
 from typing import Any, Final, TypeAlias
 
-from pydantic import BaseModel, Field, create_model
-
 from streamkit.config.environment import Environment
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, setting
 from streamkit.config.tree import RawTree
 from streamkit.config.validation import validate, without_effect
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -22,7 +19,7 @@ OTHER_PARTS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The parts of a type's settings that belong to another of Spring's binders, and why they have no effect."""
 
-ExtendedModels: TypeAlias = Callable[[str], tuple[type[BaseModel], type[BaseModel]]]
+ExtendedModels: TypeAlias = Callable[[str], tuple[type[SettingsModel], type[SettingsModel]]]
 """A function that returns the models of a binder type's `consumer.*` and `producer.*`."""
 
 
@@ -60,16 +57,19 @@ def extended_tree(environment: Environment, type_: str, models: ExtendedModels) 
     )
 
 
-@lru_cache(maxsize=16)
-def _model_of(consumer: type[BaseModel], producer: type[BaseModel]) -> type[BaseModel]:
-    sides = create_model(
-        "Sides",
-        __base__=SettingsModel,
-        consumer=(consumer, Field(default_factory=consumer.model_construct)),
-        producer=(producer, Field(default_factory=producer.model_construct)),
-    )
-    fields: dict[str, Any] = {
-        "default": (sides, Field(default_factory=sides.model_construct)),
-        "bindings": (GenericAlias(dict, (str, sides)), {}),
-    }
-    return create_model("Extended", __base__=SettingsModel, **fields)
+_models: Final[dict[tuple[type[SettingsModel], type[SettingsModel]], type[SettingsModel]]] = {}
+
+
+def _model_of(consumer: type[SettingsModel], producer: type[SettingsModel]) -> type[SettingsModel]:
+    known = _models.get((consumer, producer))
+    if known is None:
+        sides = _made("Sides", {"consumer": consumer, "producer": producer})
+        known = _made("Extended", {"default": sides, "bindings": GenericAlias(dict, (str, sides))})
+        _models[consumer, producer] = known
+    return known
+
+
+def _made(name: str, annotations: Mapping[str, Any]) -> type[SettingsModel]:
+    """Return a model with fields whose defaults are those of their types."""
+    defaults = {field: setting(default_factory=type_) for field, type_ in annotations.items()}
+    return type(name, (SettingsModel,), {"__annotations__": annotations, **defaults})

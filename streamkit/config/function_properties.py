@@ -4,16 +4,15 @@
 prefix is `spring.cloud.stream.poller.*`.
 """
 
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field, field_validator, model_validator
-
-from streamkit.config.cron import CronExpression
 from streamkit.config.durations import Milliseconds, Positive
 from streamkit.config.setting_limits import Accepted
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SettingsModel, setting
 
 __all__ = [
     "CloudFunctionProperties",
@@ -52,6 +51,13 @@ _ABBREVIATED: Final = {
 }
 
 
+def _cron(text: str) -> str:
+    from streamkit.config.cron import CronExpression
+
+    CronExpression(text)
+    return text
+
+
 class PollerProperties(SettingsModel):
     """How suppliers are polled; a setting that a binding lacks is taken from `spring.integration.poller.*`."""
 
@@ -59,7 +65,7 @@ class PollerProperties(SettingsModel):
     """Pause between the end of a poll and the next; 1s where nothing says when to poll."""
     fixed_rate: Annotated[Milliseconds, Positive] | None = None
     """Time from the beginning of a poll to that of the next, instead of the fixed delay."""
-    cron: str | None = None
+    cron: Annotated[str, After(_cron)] | None = None
     """When to poll, instead of the fixed delay: six fields, as Spring has them, in local time."""
     initial_delay: Milliseconds | None = None
     """Pause before the first poll; none where nothing sets it. A cron expression has none."""
@@ -73,11 +79,10 @@ class PollerProperties(SettingsModel):
     ] = None
     """How long a poll waits."""
 
-    @model_validator(mode="before")
     @classmethod
-    def _in_its_unit(cls, values: Any) -> Any:
+    def _prepared(cls, values: Mapping[str, object]) -> Mapping[str, object]:
         """Append the unit to plain numbers."""
-        unit = values.get("time_unit") if isinstance(values, dict) else None
+        unit = values.get("time_unit")
         if not isinstance(unit, TimeUnit):
             return values
         timed = ("fixed_delay", "fixed_rate", "initial_delay")
@@ -86,19 +91,11 @@ class PollerProperties(SettingsModel):
             for key, value in values.items()
         }
 
-    @field_validator("cron")
-    @classmethod
-    def _cron(cls, value: str | None) -> str | None:
-        if value is not None:
-            CronExpression(value)
-        return value
-
-    @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
+    def _check(self) -> None:
+        """Refuse several of the settings that say when to poll."""
         asked = [name for name in ("cron", "fixed_delay", "fixed_rate") if getattr(self, name) is not None]
         if len(asked) > 1:
             raise ValueError(f"{' and '.join(asked)} exclude each other: set one of them")
-        return self
 
     def over(self, weaker: "PollerProperties") -> "PollerProperties":
         """Return these settings, completed by those of ``weaker``.
@@ -145,11 +142,11 @@ class StreamFunctionProperties(SettingsModel):
 
     definition: str | None = None
     """The older name of `spring.cloud.function.definition`."""
-    bindings: dict[str, str] = Field(default_factory=dict)
+    bindings: dict[str, str] = setting(default_factory=dict)
     """Other names for the bindings of functions: `upper-in-0=orders`."""
     autodetect: bool = True
     """Whether a single function is bound without a definition; false: no function is."""
-    routing: RoutingProperties = Field(default_factory=RoutingProperties.model_construct)
+    routing: RoutingProperties = setting(default_factory=RoutingProperties)
     """The routing function."""
 
 
@@ -161,13 +158,13 @@ class CloudFunctionProperties(SettingsModel):
     routing_expression: str | None = None
     """An expression over a message: the name of the function it is routed to, where its headers name none. Without a
     definition, it binds the routing function."""
-    ineligible_definitions: list[str] = Field(default_factory=list)
+    ineligible_definitions: list[str] = setting(default_factory=list)
     """Functions that are not bound because they are the only one."""
-    routing: RoutingProperties = Field(default_factory=RoutingProperties.model_construct)
+    routing: RoutingProperties = setting(default_factory=RoutingProperties)
     """The routing function."""
-    configuration: Annotated[dict[str, Any], _NO_WEB] = Field(default_factory=dict)
+    configuration: Annotated[dict[str, Any], _NO_WEB] = setting(default_factory=dict)
     """Settings of single functions."""
-    scan: Annotated[dict[str, Any], _NO_SCAN] = Field(default_factory=dict)
+    scan: Annotated[dict[str, Any], _NO_SCAN] = setting(default_factory=dict)
     """Where functions are looked for."""
-    web: Annotated[dict[str, Any], _NO_WEB] = Field(default_factory=dict)
+    web: Annotated[dict[str, Any], _NO_WEB] = setting(default_factory=dict)
     """Functions called by HTTP."""

@@ -8,8 +8,9 @@ nacos:shop.yml   configserver:http://…                                        
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from streamkit.config.document import Document
 from streamkit.config.located_errors import located
@@ -27,8 +28,7 @@ _TREE = "configtree"
 _SUFFIXES = (".properties", ".yml", ".yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class Import:
+class Import(msgspec.Struct, frozen=True):
     """A file or directory to import, which exists.
 
     Attributes:

@@ -8,11 +8,10 @@ A setting that is wrong is an error, and the application does not start. A setti
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final, Protocol
 
-from pydantic import BaseModel
+import msgspec
 
 from streamkit.config.application_properties import GROUPS, MANAGEMENT_SERVER, SECURITY_USER
 from streamkit.config.environment import Environment
@@ -22,7 +21,8 @@ from streamkit.config.misspelt_names import misspelt_management_keys, misspelt_p
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import kebab, uniform, uniform_key
 from streamkit.config.settings import PREFIX, BindingProperties, StreamSettings
-from streamkit.config.shape import Location
+from streamkit.config.settings_model import SettingsModel
+from streamkit.config.shape import AnyModel, Location
 from streamkit.config.validation import Bound, in_order
 from streamkit.config.verdict import SettingWarning, Verdict
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -40,7 +40,7 @@ __all__ = [
 _NEAR: Final = 0.8
 """The least likeness of two names of bindings that are taken for spellings of one name: that of `in` and `inn`."""
 _GIVEN_BY_PLATFORMS: Final = ("INSTANCE_INDEX", "CF_INSTANCE_INDEX")
-_DEFAULTS: Final = BindingProperties.model_construct()
+_DEFAULTS: Final = BindingProperties()
 
 
 class KnownTypes(Protocol):
@@ -54,13 +54,12 @@ class KnownTypes(Protocol):
         ...
 
     @property
-    def settings_models(self) -> Callable[[str], Mapping[str, type[BaseModel]]]:
+    def settings_models(self) -> Callable[[str], Mapping[str, AnyModel]]:
         """A function that returns the models of a type's other settings, by prefix."""
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedBinding:
+class JudgedBinding(msgspec.Struct, frozen=True):
     """A binding that has been made.
 
     Attributes:
@@ -78,7 +77,7 @@ class JudgedBinding:
     is_output: bool
     type: str
     binder_type: str
-    ignored: Mapping[str, str] = field(default_factory=dict)
+    ignored: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def sides(self) -> tuple[str, ...]:
@@ -92,8 +91,7 @@ class JudgedBinding:
         return next(filter(None, found), None)
 
 
-@dataclass(slots=True)
-class ExistingBindings:
+class ExistingBindings(msgspec.Struct):
     """The bindings that an application makes.
 
     Attributes:
@@ -105,10 +103,10 @@ class ExistingBindings:
         is_complete: Whether all names are known; else they may be in code that a report does not see.
     """
 
-    names: list[str] = field(default_factory=list)
-    judged: list[JudgedBinding] = field(default_factory=list)
+    names: list[str] = msgspec.field(default_factory=list)
+    judged: list[JudgedBinding] = msgspec.field(default_factory=list)
     of_functions: list[str] | None = None
-    functions: list[str] = field(default_factory=list)
+    functions: list[str] = msgspec.field(default_factory=list)
     is_complete: bool = True
 
 
@@ -304,7 +302,7 @@ class _Judgement:
         found: object = self._settings.value.binding(name)
         default: object = _DEFAULTS
         for step in at:
-            if not isinstance(found, BaseModel):
+            if not isinstance(found, SettingsModel):
                 return False
             found, default = getattr(found, str(step), None), getattr(default, str(step), None)
         return found == default

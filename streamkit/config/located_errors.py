@@ -12,19 +12,7 @@ from streamkit.errors import ConfigurationError
 if TYPE_CHECKING:
     from streamkit.config.shape import Location
 
-__all__ = ["EntryError", "located", "setting_of"]
-
-
-class EntryError(ValueError):
-    """One entry of a setting that is a table is wrong; raised by validators.
-
-    Attributes:
-        name: The name of the entry, as in the table.
-    """
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
+__all__ = ["located", "setting_of"]
 
 
 def setting_of(origins: "Mapping[Location, Value]", properties: Iterable[str]) -> Value | None:

@@ -3,11 +3,10 @@
 import re
 from enum import Enum
 from ipaddress import ip_address
-from typing import Final, Self
+from typing import Annotated, Final
 
-from pydantic import Field, field_validator, model_validator
-
-from streamkit.config.settings_model import SharedSettingsModel
+from streamkit.config.setting_values import After
+from streamkit.config.settings_model import SharedSettingsModel, setting
 
 _ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
 _HOST: Final = re.compile(r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII)
@@ -17,20 +16,36 @@ _PLAIN: Final = "{noop}"
 """The prefix of a plain password, as Spring Security has prefixes for encoded ones."""
 
 
+def _hosts(listed: list[str]) -> list[str]:
+    for host in listed:
+        if not _HOST.fullmatch(host):
+            raise ValueError(
+                f"{host!r} is not a host: expected a name or an address, without scheme and port, such as "
+                "ops.example.com, *.example.com or *"
+            )
+    return listed
+
+
+def _token(text: str) -> str:
+    if text and not _TOKEN.fullmatch(text):
+        raise ValueError("the token has characters that cannot be sent: expected letters, digits and -._~+/")
+    return text
+
+
 class ManagementServerProperties(SharedSettingsModel):
     """`management.server.*`."""
 
-    port: int | None = Field(default=None, ge=-1, le=65535)
+    port: int | None = setting(default=None, ge=-1, le=65535)
     """Where the management endpoints are served; 0 takes a free port; unset or -1: they are not."""
     address: str = "127.0.0.1"
     """The address they are served at. Another one than loopback needs a login: `token`, or `spring.security.user`."""
     base_path: str = ""
     """What comes before `management.endpoints.web.base-path`."""
-    allowed_hosts: list[str] = Field(default=[])
+    allowed_hosts: Annotated[list[str], After(_hosts)] = setting(default=[])
     """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
     (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
     names below it, `*` for any."""
-    token: str = ""
+    token: Annotated[str, After(_token)] = ""
     """The token with which programs log in: `Authorization: Bearer …`. It has letters, digits and `-._~+/`."""
 
     @property
@@ -50,33 +65,27 @@ class ManagementServerProperties(SharedSettingsModel):
         own = [self.address] if self.address not in _ALL_ADDRESSES else []
         return [*self.allowed_hosts, *own]
 
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _names(cls, value: list[str]) -> list[str]:
-        for host in value:
-            if not _HOST.fullmatch(host):
-                raise ValueError(
-                    f"{host!r} is not a host: expected a name or an address, without scheme and port, such as "
-                    "ops.example.com, *.example.com or *"
-                )
-        return value
 
-    @field_validator("token")
-    @classmethod
-    def _can_be_sent(cls, value: str) -> str:
-        if value and not _TOKEN.fullmatch(value):
-            raise ValueError("the token has characters that cannot be sent: expected letters, digits and -._~+/")
-        return value
+def _name(text: str) -> str:
+    if ":" in text:
+        raise ValueError("a name with a colon cannot be sent: the colon ends it")
+    return text
+
+
+def _password(text: str) -> str:
+    if _ENCODED.fullmatch(text) and not text.startswith(_PLAIN):
+        raise ValueError(f"encoded passwords are not supported: expected a plain one, which may begin with {_PLAIN}")
+    return text
 
 
 class SecurityUserProperties(SharedSettingsModel):
     """`spring.security.user.*`."""
 
-    name: str = "user"
+    name: Annotated[str, After(_name)] = "user"
     """The name with which people and programs log in to the management endpoints, by HTTP's basic authentication."""
-    password: str = ""
+    password: Annotated[str, After(_password)] = ""
     """The password, plain or after `{noop}`. Without it nobody logs in by a name; Spring makes one up."""
-    roles: list[str] = Field(default=[])
+    roles: list[str] = setting(default=[])
     """The roles that the user has, for `management.endpoint.health.roles`."""
 
     @property
@@ -84,29 +93,13 @@ class SecurityUserProperties(SharedSettingsModel):
         """The password without its prefix; empty if there is none."""
         return self.password.removeprefix(_PLAIN)
 
-    @field_validator("name")
-    @classmethod
-    def _has_no_colon(cls, value: str) -> str:
-        if ":" in value:
-            raise ValueError("a name with a colon cannot be sent: the colon ends it")
-        return value
-
-    @field_validator("password")
-    @classmethod
-    def _is_plain(cls, value: str) -> str:
-        if _ENCODED.fullmatch(value) and not value.startswith(_PLAIN):
-            raise ValueError(
-                f"encoded passwords are not supported: expected a plain one, which may begin with {_PLAIN}"
-            )
-        return value
-
 
 class ExposureProperties(SharedSettingsModel):
     """`management.endpoints.web.exposure.*`."""
 
-    include: list[str] = Field(default=["health"])
+    include: list[str] = setting(default=["health"])
     """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*`."""
-    exclude: list[str] = Field(default=[])
+    exclude: list[str] = setting(default=[])
     """Which are not, whatever `include` says."""
 
     def exposes(self, name: str) -> bool:
@@ -146,11 +139,10 @@ class EndpointProperties(SharedSettingsModel):
     access: Access | None = None
     """What may be done by it; unset: `management.endpoints.access.default`."""
 
-    @model_validator(mode="after")
-    def _not_both(self) -> Self:
+    def _check(self) -> None:
+        """Refuse both spellings at once."""
         if self.enabled is not None and self.access is not None:
             raise ValueError(_NOT_BOTH)
-        return self
 
 
 class AccessProperties(SharedSettingsModel):
@@ -167,7 +159,7 @@ class EndpointsProperties(SharedSettingsModel):
 
     enabled_by_default: bool | None = None
     """The older spelling of `access.default`, `unrestricted` or `none`."""
-    access: AccessProperties = Field(default_factory=AccessProperties.model_construct)
+    access: AccessProperties = setting(default_factory=AccessProperties)
     """What may be done by endpoints."""
 
     def access_to(self, endpoint: EndpointProperties) -> Access:
@@ -176,11 +168,10 @@ class EndpointsProperties(SharedSettingsModel):
         default = _access(self.enabled_by_default, self.access.default)
         return min(asked or default or Access.UNRESTRICTED, self.access.max_permitted, key=_ACCESSES.index)
 
-    @model_validator(mode="after")
-    def _not_both(self) -> Self:
+    def _check(self) -> None:
+        """Refuse both spellings at once."""
         if self.enabled_by_default is not None and self.access.default is not None:
             raise ValueError(_NOT_BOTH)
-        return self
 
 
 def _access(enabled: bool | None, access: Access | None) -> Access | None:
@@ -194,7 +185,7 @@ class WebEndpointsProperties(SharedSettingsModel):
 
     base_path: str = "/actuator"
     """The path they are found below."""
-    exposure: ExposureProperties = Field(default_factory=ExposureProperties.model_construct)
+    exposure: ExposureProperties = setting(default_factory=ExposureProperties)
     """Which endpoints are served."""
 
 
@@ -214,7 +205,7 @@ class HealthEndpointProperties(EndpointProperties):
     a login, else `always`."""
     show_components: Show | None = None
     """To whom health shows its parts with their status; unset: as `show-details`."""
-    roles: list[str] = Field(default=[])
+    roles: list[str] = setting(default=[])
     """With `when-authorized`: the roles of which the user must have one; unset: none. Whoever has the token has all."""
 
 
@@ -235,7 +226,7 @@ class DefaultHealthProperties(SharedSettingsModel):
 class HealthProperties(SharedSettingsModel):
     """`management.health.*`."""
 
-    binders: BindersHealthProperties = Field(default_factory=BindersHealthProperties.model_construct)
+    binders: BindersHealthProperties = setting(default_factory=BindersHealthProperties)
     """The binders' health."""
-    defaults: DefaultHealthProperties = Field(default_factory=DefaultHealthProperties.model_construct)
+    defaults: DefaultHealthProperties = setting(default_factory=DefaultHealthProperties)
     """What counts unless something else is said."""

@@ -1,15 +1,15 @@
 """The value of a setting together with its origin, so that errors can name the place that sets it."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from streamkit.config.secret import shown_text
 
 Scalar: TypeAlias = str | int | float | bool | None
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """A place that sets values; `str()` returns the text for errors, such as `application.yml:3`.
 
     Attributes:
@@ -24,8 +24,7 @@ class Origin:
         return self.place if self.line is None else f"{self.place}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(msgspec.Struct, frozen=True):
     """The value of a setting with its origin.
 
     Attributes:

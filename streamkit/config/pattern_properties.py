@@ -3,12 +3,10 @@
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field
-
 from streamkit.config.data_sizes import DataSize
 from streamkit.config.durations import Positive, Seconds
 from streamkit.config.relaxed import uniform
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, setting
 
 
 class InboxProperties(SettingsModel):
@@ -26,11 +24,11 @@ class InboxProperties(SettingsModel):
     wait: Seconds = timedelta(seconds=5)
     """How long a message waits for another run that handles its key at this moment; then it comes again as after a
     failure. 0: at once."""
-    memory_limit: int = Field(default=100_000, ge=1)
+    memory_limit: int = setting(default=100_000, ge=1)
     """The most marks of a listener that the store `memory` keeps; the oldest one makes room."""
     clean_up_interval: Annotated[Seconds, Positive] = timedelta(minutes=1)
     """The pause between two deletions of expired marks, by a listener that has messages."""
-    clean_up_slice: int = Field(default=1000, ge=1)
+    clean_up_slice: int = setting(default=1000, ge=1)
     """How many expired marks are deleted at a time."""
 
 
@@ -54,19 +52,19 @@ class LocalStoreProperties(SettingsModel):
     path: str | None = None
     """The file in which messages are kept that cannot be sent because the messaging system is away or busy. Unset: none
     are kept, and their send fails. One process has the file open. Messages of a binder in memory are kept in memory."""
-    max_count: int = Field(default=100_000, ge=1)
+    max_count: int = setting(default=100_000, ge=1)
     """The most messages in the file; further sends fail as without it."""
-    max_size: Annotated[DataSize, Field(ge=1)] = 256 << 20
+    max_size: Annotated[DataSize, setting(ge=1)] = 256 << 20
     """The most bytes of messages in it, such as `256MB`; further sends fail as without it."""
     max_age: Annotated[Seconds, Positive] = timedelta(days=7)
     """How long a message is kept. Then it is given up, and reported to the error channels."""
-    rate: int = Field(default=1000, ge=1)
+    rate: int = setting(default=1000, ge=1)
     """The most kept messages that a binding sends in a second."""
     retry_interval: Annotated[Seconds, Positive] = timedelta(seconds=1)
     """The pause until kept messages are tried again; it doubles while none gets through."""
     max_retry_interval: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """The longest such pause."""
-    bindings: dict[str, KeptBindingProperties] = Field(default_factory=dict)
+    bindings: dict[str, KeptBindingProperties] = setting(default_factory=dict)
     """Settings of single output bindings."""
 
     def of(self, binding: str) -> KeptBindingProperties:

@@ -3,14 +3,12 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
 from itertools import pairwise
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+import msgspec
 
 from streamkit.config.application_properties import GROUPS
 from streamkit.config.explain import setting_text
@@ -18,7 +16,7 @@ from streamkit.config.judgement import KnownTypes
 from streamkit.config.relaxed import kebab
 from streamkit.config.setting_limits import Accepted, limit_of
 from streamkit.config.settings import PREFIX, StreamSettings
-from streamkit.config.shape import Field, Leaf, Listing, Section, Shape, Table, section_of
+from streamkit.config.shape import AnyModel, Field, Leaf, Listing, Section, Shape, Table, section_of
 
 MARKER = "<!-- What follows is written by `streamkit config reference --update`: change the models instead. -->"
 """The line of a Markdown file below which the generated tables begin."""
@@ -33,8 +31,7 @@ _TYPES: Mapping[object, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DocumentedSetting:
+class DocumentedSetting(msgspec.Struct, frozen=True):
     """A row of a table.
 
     Attributes:
@@ -73,23 +70,23 @@ def reference_tables(types: KnownTypes) -> str:
     return "\n".join(tables)
 
 
-def reference_table(title: str, prefix: str, model: type[BaseModel]) -> str:
+def reference_table(title: str, prefix: str, model: AnyModel) -> str:
     """Return a section of the page: a heading, the prefix, and a table with the settings of a model."""
     rows = "\n".join(map(str, documented(model)))
     return f"## {title}\n\nBelow `{prefix}`:\n\n{_HEADER}\n{rows}\n"
 
 
-def documented(model: type[BaseModel]) -> Iterator[DocumentedSetting]:
+def documented(model: AnyModel) -> Iterator[DocumentedSetting]:
     """Yield the settings of a model in its order, groups flattened; a group of a table that occurs again is one row."""
     yield from _rows(section_of(model), (), model(), set())
 
 
 def _rows(
-    section: Section, path: tuple[str, ...], defaults: BaseModel | None, seen: set[type[BaseModel]]
+    section: Section, path: tuple[str, ...], defaults: object, seen: set[AnyModel]
 ) -> Iterator[DocumentedSetting]:
     texts = _texts(section.model)
     for known in dict.fromkeys(section.fields.values()):
-        text = " ".join((known.info.description or texts.get(known.name, "")).split())
+        text = " ".join((known.declared.description or texts.get(known.name, "")).split())
         place = (*path, kebab(known.name))
         default = getattr(defaults, known.name, None)
         below = _section_below(known.shape)
@@ -112,14 +109,14 @@ def _section_below(shape: Shape) -> Section | None:
     return shape if isinstance(shape, Section) else None
 
 
-def _texts(model: type[BaseModel]) -> dict[str, str]:
+def _texts(model: AnyModel) -> dict[str, str]:
     """Return the docstrings below the fields of a model and of its base classes.
 
-    Pydantic could collect them, but when the class is made: at each start of an application, which needs none of them.
+    No application needs them, so they are not collected when the class is made.
     """
     texts: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if not issubclass(each, BaseModel) or each.__module__.partition(".")[0] == "pydantic":
+        if not inspect.get_annotations(each) or each.__module__.partition(".")[0] == "pydantic":
             continue
         try:
             source = textwrap.dedent(inspect.getsource(each))
@@ -138,19 +135,15 @@ def _texts(model: type[BaseModel]) -> dict[str, str]:
 def _row(known: Field, place: tuple[str, ...], default: object, text: str) -> DocumentedSetting:
     key = ".".join(place) + (".<key>" if isinstance(known.shape, Table) else "")
     aliases = tuple(
-        dict.fromkeys(spelling for alias in _aliases(known.info) if (spelling := kebab(alias)) != kebab(known.name))
+        dict.fromkeys(spelling for alias in known.declared.aliases if (spelling := kebab(alias)) != kebab(known.name))
     )
-    return DocumentedSetting(key, aliases, _type(known.shape), setting_text(default), text, _status(known.info))
+    return DocumentedSetting(
+        key, aliases, _type(known.shape), setting_text(default), text, _status(known.declared.notes)
+    )
 
 
-def _aliases(info: FieldInfo) -> list[str]:
-    alias = info.validation_alias
-    choices = getattr(alias, "choices", [alias])
-    return [choice for choice in choices if isinstance(choice, str)]
-
-
-def _status(info: FieldInfo) -> str:
-    limit = limit_of(info)
+def _status(notes: Iterable[object]) -> str:
+    limit = limit_of(notes)
     if limit is None:
         return "honoured"
     what = "no effect" if isinstance(limit, Accepted) else "rejected"

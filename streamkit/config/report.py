@@ -5,7 +5,8 @@ values that it has read in the environment.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Value
@@ -32,8 +33,7 @@ _FOREIGN_REASONS: Mapping[Segments, str] = {
 _NOT_OURS = "not streamkit's: left to whoever reads it"
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedSetting:
+class ReportedSetting(msgspec.Struct, frozen=True):
     """A setting as written at its place.
 
     Attributes:

@@ -9,15 +9,13 @@
 A limit applies only to a value other than the setting's default or, if the limit lists values, only to those.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from pydantic.fields import FieldInfo
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True):
     """Marks a setting that is accepted but ignored; a warning says so.
 
     Attributes:
@@ -29,8 +27,7 @@ class Accepted:
     only: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """Marks a setting that is refused: the application does not start.
 
     Attributes:
@@ -42,8 +39,7 @@ class Rejected:
     only: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotInMemory:
+class NotInMemory(msgspec.Struct, frozen=True):
     """Marks a setting that has no effect with a binder in memory that stands in for the setting's type.
 
     A warning says so. Settings that make no difference in memory, such as timeouts of connections, have no mark.
@@ -57,8 +53,7 @@ class NotInMemory:
     only: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AcceptedEntries:
+class AcceptedEntries(msgspec.Struct, frozen=True):
     """Marks a table some of whose entries are accepted but ignored; a warning names each of them.
 
     Attributes:
@@ -71,6 +66,6 @@ class AcceptedEntries:
 Limit: TypeAlias = Accepted | Rejected
 
 
-def limit_of(field: FieldInfo) -> Limit | None:
-    """Return the limit of a field; None if the field is honoured."""
-    return next((note for note in field.metadata if isinstance(note, Accepted | Rejected)), None)
+def limit_of(notes: Iterable[object]) -> Limit | None:
+    """Return the limit among the metadata of a field's annotation; None if the field is honoured."""
+    return next((note for note in notes if isinstance(note, Accepted | Rejected)), None)

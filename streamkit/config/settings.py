@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Annotated, Self
 
-from pydantic import Field
-
 from streamkit.config.application_properties import NO_REGISTRY
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
@@ -17,7 +15,7 @@ from streamkit.config.extended import OTHER_PARTS, ExtendedModels, extended_prob
 from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.setting_limits import Accepted, Rejected
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, setting
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
@@ -65,7 +63,7 @@ _OTHER_BINDERS = (
 class IntegrationProperties(SettingsModel):
     """`spring.cloud.stream.integration.*`."""
 
-    message_handler_not_propagated_headers: list[str] = Field(default=["contentType"])
+    message_handler_not_propagated_headers: list[str] = setting(default=["contentType"])
     """Headers not copied from a listener's input to its output."""
 
 
@@ -76,7 +74,7 @@ class MetricsProperties(SettingsModel):
     """The application's name in published meters."""
     meter_filter: Annotated[str | None, _NO_METERS] = None
     """Which meters are published."""
-    properties: Annotated[list[str], _NO_METERS] = Field(default_factory=list)
+    properties: Annotated[list[str], _NO_METERS] = setting(default_factory=list)
     """Settings published with them."""
     schedule_interval: Annotated[Seconds, _NO_METERS] = timedelta(seconds=60)
     """How often they are published."""
@@ -85,48 +83,48 @@ class MetricsProperties(SettingsModel):
 class StreamSettings(SettingsModel):
     """An application's settings: `spring.cloud.stream.*`."""
 
-    instance_count: int = Field(default=1, ge=1)
+    instance_count: int = setting(default=1, ge=1)
     """How many instances of the application run; for partitioned consumers."""
-    instance_index: int = Field(default=0, ge=0)
+    instance_index: int = setting(default=0, ge=0)
     """This instance's number, from 0; unset: `${INSTANCE_INDEX:${CF_INSTANCE_INDEX:0}}`."""
-    instance_index_list: Annotated[list[int], _ONE_INDEX] = Field(default_factory=list)
+    instance_index_list: Annotated[list[int], _ONE_INDEX] = setting(default_factory=list)
     """Several indexes for one instance."""
-    bindings: dict[str, BindingProperties] = Field(default_factory=dict)
+    bindings: dict[str, BindingProperties] = setting(default_factory=dict)
     """The bindings by name."""
-    default: BindingProperties = Field(default_factory=BindingProperties.model_construct)
+    default: BindingProperties = setting(default_factory=BindingProperties)
     """The same settings for every binding that does not set them, but for `destination`."""
-    binders: dict[str, BinderConfiguration] = Field(default_factory=dict)
+    binders: dict[str, BinderConfiguration] = setting(default_factory=dict)
     """The messaging systems by name; any entry turns off those that would be found by themselves."""
     default_binder: str | None = None
     """Which of them serves bindings that name none; needed when there are several."""
-    dynamic_destinations: list[str] = Field(default_factory=list)
+    dynamic_destinations: list[str] = setting(default_factory=list)
     """Which destinations may be bound while the application runs; empty: any."""
-    dynamic_destination_cache_size: int = Field(default=10, ge=1)
+    dynamic_destination_cache_size: int = setting(default=10, ge=1)
     """How many bindings made while it runs are kept; the one used longest ago is unbound."""
     binding_retry_interval: Seconds = timedelta(seconds=30)
     """Pause between attempts to bind when the messaging system is away; 0 or less: fail at start."""
-    source: Annotated[list[str], Separator(";")] = Field(default_factory=list)
+    source: Annotated[list[str], Separator(";")] = setting(default_factory=list)
     """Output bindings to make without a listener that sends to them, without their ending: `orders` is binding
     `orders-out-0`. The older form of `output-bindings`."""
-    output_bindings: Annotated[list[str], Separator(";")] = Field(default_factory=list)
+    output_bindings: Annotated[list[str], Separator(";")] = setting(default_factory=list)
     """Output bindings to make without a listener that sends to them."""
-    input_bindings: Annotated[list[str], Separator(";")] = Field(default_factory=list)
+    input_bindings: Annotated[list[str], Separator(";")] = setting(default_factory=list)
     """Input bindings to make without a listener."""
-    pollable_source: Annotated[list[str], Separator(";")] = Field(default_factory=list)
+    pollable_source: Annotated[list[str], Separator(";")] = setting(default_factory=list)
     """Names of polled consumers: `orders` is binding `orders-in-0`, which `app.pollable_source("orders")` polls."""
     override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry has no part here")] = False
     """Ignore Cloud Foundry's connectors."""
-    function: StreamFunctionProperties = Field(default_factory=StreamFunctionProperties.model_construct)
+    function: StreamFunctionProperties = setting(default_factory=StreamFunctionProperties)
     """Functions bound by name."""
-    integration: IntegrationProperties = Field(default_factory=IntegrationProperties.model_construct)
+    integration: IntegrationProperties = setting(default_factory=IntegrationProperties)
     """How listeners' outputs are made."""
-    poller: PollerProperties = Field(default_factory=PollerProperties.model_construct)
+    poller: PollerProperties = setting(default_factory=PollerProperties)
     """The older name of `spring.integration.poller.*`: how suppliers are polled."""
-    metrics: MetricsProperties = Field(default_factory=MetricsProperties.model_construct)
+    metrics: MetricsProperties = setting(default_factory=MetricsProperties)
     """Meters published to a binding."""
-    schema_registry_client: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    schema_registry_client: Annotated[dict[str, str], NO_REGISTRY] = setting(default_factory=dict)
     """The Avro schema registry; also as `spring.cloud.schema-registry-client.*`."""
-    schema_: Annotated[dict[str, str], NO_REGISTRY] = Field(default_factory=dict)
+    schema_: Annotated[dict[str, str], NO_REGISTRY] = setting(default_factory=dict)
     """The schemas of the registry's Avro converter; also as `spring.cloud.schema.*`."""
 
     @classmethod

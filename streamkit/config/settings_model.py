@@ -1,35 +1,441 @@
-"""The base classes of all models of settings.
+"""Models of settings: classes whose annotated fields are settings, with defaults, bounds and functions that judge them.
 
-A validator is built when its model first validates something: no process reads all settings, and a validator takes
-longer to build than its class. So a field whose default is a model has the factory `Model.model_construct`, which needs
-no validator.
+::
+
+    class Polling(SettingsModel):
+        interval: Annotated[Milliseconds, Positive] = timedelta(seconds=1)
+        tries: int = setting(default=3, ge=1)
+
+    Polling(tries=5)                              # in code
+    Polling.model_validate({"tries": "5"})        # from the texts of a file; wrong ones raise InvalidSettingsError
+
+Applications may describe their own settings by models of pydantic, whose names the methods here have. The framework's
+own are no such models, because every command and every start makes them: the import of pydantic and its preparation of
+each model take longer than all of the reading. A field is examined when a value of it is first read.
 """
 
-from collections.abc import Iterable
-
-from pydantic import BaseModel, ConfigDict
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import get_annotations
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeGuard,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from streamkit.config.secret import shown
+from streamkit.config.setting_values import (
+    After,
+    Before,
+    InvalidSettingsError,
+    Problem,
+    Reader,
+    leaf_reader,
+    problems_of,
+    union_reader,
+)
 
-__all__ = ["SettingsModel", "SharedSettingsModel", "ShownWithoutSecrets"]
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = [
+    "SettingField",
+    "SettingsModel",
+    "SharedSettingsModel",
+    "annotated_reader",
+    "fields_of",
+    "is_pydantic",
+    "setting",
+]
+
+_MISSING: Final = object()
+_CLASS_VARIABLE: Final[object] = ClassVar
+_GIVEN: Final = "model_fields_set"
 
 
-class ShownWithoutSecrets(BaseModel):
-    """A pydantic model whose `repr` and `str` hide secrets."""
+class Setting:
+    """What is declared of a field: its default and its bounds; made by `setting`."""
 
-    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
-        """Yield the names and values that `repr` shows, with secrets hidden."""
-        for name, value in super().__repr_args__():
-            yield name, shown(name or "", value)
+    __slots__ = ("aliases", "default", "default_factory", "ge", "le")
+
+    def __init__(
+        self,
+        default: object,
+        default_factory: Callable[[], object] | None,
+        ge: float | None,
+        le: float | None,
+        aliases: tuple[str, ...],
+    ) -> None:
+        self.default = default
+        self.default_factory = default_factory
+        self.ge = ge
+        self.le = le
+        self.aliases = aliases
+
+    def refuse(self, value: Any) -> None:
+        """Raise ValueError if a value is outside of the bounds; None is not."""
+        if value is None:
+            return
+        if self.ge is not None and value < self.ge:
+            raise ValueError(f"expected greater than or equal to {self.ge}")
+        if self.le is not None and value > self.le:
+            raise ValueError(f"expected less than or equal to {self.le}")
 
 
-class SettingsModel(ShownWithoutSecrets):
-    """A group of settings. Unknown keys are errors; values are immutable."""
+def setting(
+    *,
+    default: Any = _MISSING,
+    default_factory: Callable[[], object] | None = None,
+    ge: float | None = None,
+    le: float | None = None,
+    aliases: tuple[str, ...] = (),
+) -> Any:
+    """Return the declaration of a field, as its value in the class or as metadata of its annotation.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    Args:
+        default: The default value; without it and without `default_factory` the setting is required.
+        default_factory: Makes the default value.
+        ge: The smallest value.
+        le: The largest value.
+        aliases: Other names of the setting. The first one names it in the raw values.
+    """
+    return Setting(default, default_factory, ge, le, aliases)
 
 
-class SharedSettingsModel(ShownWithoutSecrets):
+class SettingField:
+    """A field of a model.
+
+    Attributes:
+        name: Its attribute.
+        key: The name by which it is read from raw values.
+        annotation: Its annotation, without its metadata.
+        notes: The metadata of its annotation.
+        aliases: Other names of it.
+    """
+
+    __slots__ = ("_declared", "_reader", "aliases", "annotation", "key", "name", "notes")
+
+    description: ClassVar = ""
+    """Its documentation; empty, because it is read from the source where it is shown."""
+
+    def __init__(self, name: str, annotation: object, default: object) -> None:
+        self.name = name
+        self.annotation, self.notes = _without_notes(annotation)
+        self._declared = default if isinstance(default, Setting) else Setting(default, None, None, None, ())
+        self.aliases = next((note.aliases for note in self._bounds() if note.aliases), ())
+        self.key = self.aliases[0] if self.aliases else name
+        self._reader: Reader | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names by which it is read."""
+        return (*self.aliases, self.name)
+
+    def default(self) -> object:
+        """Return the default value; raise LookupError if the setting is required."""
+        declared = self._declared
+        if declared.default_factory is not None:
+            return declared.default_factory()
+        if declared.default is _MISSING:
+            raise LookupError(f"the setting {self.name} has no default")
+        return declared.default.copy() if isinstance(declared.default, list | dict) else declared.default
+
+    def read(self, value: object) -> object:
+        """Return the value of a raw value; raise ValueError if it is wrong."""
+        if self._reader is None:
+            self._reader = annotated_reader(self.annotation, (*self.notes, self._declared))
+        return self._reader(value)
+
+    def _bounds(self) -> Iterator[Setting]:
+        yield self._declared
+        yield from (note for note in self.notes if isinstance(note, Setting))
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
+class SettingsModel:
+    """A group of settings. Unknown keys are errors; values are immutable.
+
+    A subclass has a field for each setting, and may override `_prepared` and `_check`.
+    """
+
+    ignores_unknown: ClassVar[bool] = False
+    """Whether keys without a field are ignored, instead of being errors."""
+
+    def __init__(self, **values: object) -> None:
+        """Make settings in code; the values are judged as those of a file are.
+
+        Raises:
+            InvalidSettingsError: Values are wrong, or required ones are missing.
+            TypeError: There is no such setting.
+        """
+        known = {spelling for field in fields_of(type(self)).values() for spelling in field.names}
+        unknown = values.keys() - known
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(sorted(unknown))}")
+        self._read(values)
+
+    @classmethod
+    def model_validate(cls, values: Mapping[str, object]) -> Self:
+        """Return the settings of raw values, as a file has them; keys without a field are ignored.
+
+        Raises:
+            InvalidSettingsError: Values are wrong, or required ones are missing.
+        """
+        made = cls.__new__(cls)
+        made._read(values)
+        return made
+
+    @property
+    def model_fields_set(self) -> frozenset[str]:
+        """The names of the fields that were given; the others have their defaults."""
+        given: frozenset[str] = self.__dict__[_GIVEN]
+        return given
+
+    def model_copy(self, *, update: Mapping[str, object] = MappingProxyType({})) -> Self:
+        """Return a copy in which some fields have other values, which are not judged."""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__, **update)
+        made.__dict__[_GIVEN] = self.model_fields_set | update.keys()
+        return made
+
+    @classmethod
+    def _prepared(cls, values: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the raw values as they are to be read, given those that are set."""
+        return values
+
+    def _check(self) -> None:
+        """Raise ValueError if values that are right by themselves contradict each other.
+
+        An `EntryError` names the field that is wrong; otherwise the whole group is.
+        """
+
+    def _read(self, values: Mapping[str, object]) -> None:
+        """Take the values, each judged by its field, and the defaults of the others.
+
+        Raises:
+            InvalidSettingsError: Values are wrong, or required ones are missing.
+        """
+        own = self.__dict__
+        problems: list[Problem] = []
+        given: set[str] = set()
+        if values:
+            values = self._prepared(values)
+        for field in fields_of(type(self)).values():
+            key = next((name for name in field.names if name in values), None) if values else None
+            if key is None:
+                try:
+                    own[field.name] = field.default()
+                except LookupError:
+                    problems.append(Problem((field.key,), "Field required", is_missing=True))
+                except ValueError as error:  # a group that needs settings
+                    problems.extend(_problems_at(field.key, error))
+                continue
+            given.add(field.name)
+            try:
+                own[field.name] = field.read(values[key])
+            except ValueError as error:
+                problems.extend(_problems_at(field.key, error))
+        own[_GIVEN] = frozenset(given)
+        if not problems:
+            try:
+                self._check()
+            except ValueError as error:
+                problems.extend(problems_of(error))
+        if problems:
+            raise InvalidSettingsError(problems)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"settings do not change: {type(self).__name__}.model_copy returns changed ones")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(self.__dict__[name] == other.__dict__[name] for name in fields_of(type(self)))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__[name] for name in fields_of(type(self))))
+
+    def __repr__(self) -> str:
+        values = (f"{name}={shown(name, self.__dict__[name])!r}" for name in fields_of(type(self)))
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+class SharedSettingsModel(SettingsModel):
     """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, defer_build=True)
+    ignores_unknown = True
+
+
+_fields: Final[dict[type[SettingsModel], dict[str, SettingField]]] = {}
+
+
+def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
+    """Return the fields of a model by name, those of its base classes first.
+
+    Raises:
+        TypeError: A field is declared with pydantic's means, or in words that cannot be read.
+    """
+    found = _fields.get(model)
+    if found is None:
+        found = {}
+        for each in reversed(model.__mro__):
+            if issubclass(each, SettingsModel) and each is not SettingsModel:
+                found.update(_own_fields(each))
+        _fields[model] = found
+    return found
+
+
+def _own_fields(model: type[SettingsModel]) -> Iterator[tuple[str, SettingField]]:
+    for name, value in vars(model).items():
+        if type(value).__module__.partition(".")[0] == "pydantic" and name != "model_config":
+            raise TypeError(
+                f"{model.__qualname__}.{name} is declared by pydantic, but {model.__qualname__} is no model of it: use "
+                "setting of streamkit.config.settings_model, and After of streamkit.config.setting_values"
+            )
+    annotations = get_annotations(model)
+    if any(isinstance(annotation, str) for annotation in annotations.values()):
+        hints = get_type_hints(model, include_extras=True)
+        annotations = {name: hints[name] for name in annotations}
+    for name, annotation in annotations.items():
+        if _CLASS_VARIABLE not in (annotation, get_origin(annotation)):
+            yield name, SettingField(name, annotation, vars(model).get(name, _MISSING))
+
+
+def annotated_reader(annotation: object, notes: Iterable[object] = ()) -> Reader:
+    """Return the function that reads a value by an annotation and its metadata.
+
+    Raises:
+        TypeError: Settings cannot have this type.
+    """
+    inner, own = _without_notes(annotation)
+    read = _reader(inner)
+    for note in (*own, *notes):
+        if isinstance(note, Before):
+            read = _chained(note.function, read)
+        elif isinstance(note, After):
+            read = _chained(read, note.function)
+        elif isinstance(note, Setting):
+            if note.ge is not None or note.le is not None:
+                read = _bounded(read, note)
+        elif type(note).__module__.partition(".")[0] in ("pydantic", "annotated_types"):
+            raise TypeError(f"{note!r} is pydantic's: use Before or After of streamkit.config.setting_values")
+    return read
+
+
+def _without_notes(annotation: object) -> tuple[object, tuple[object, ...]]:
+    if get_origin(annotation) is Annotated:
+        inner, *notes = get_args(annotation)
+        return inner, tuple(notes)
+    return annotation, ()
+
+
+def _reader(annotation: object) -> Reader:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        others = [annotated_reader(each) for each in arguments if each is not NoneType]
+        read = others[0] if len(others) == 1 else union_reader(others)
+        return _optional(read) if NoneType in arguments else read
+    if origin in _COLLECTIONS:
+        return _list_reader(annotated_reader(arguments[0]), origin)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _table_reader(annotated_reader(arguments[0]), annotated_reader(arguments[1]))
+    if isinstance(annotation, type) and issubclass(annotation, SettingsModel):
+        return _model_reader(annotation)
+    if is_pydantic(annotation):
+        from streamkit.config.pydantic_models import model_reader
+
+        return model_reader(annotation)
+    return leaf_reader(annotation)
+
+
+def is_pydantic(annotation: object) -> "TypeGuard[type[BaseModel]]":
+    """Return whether an annotation is a model of pydantic; if nobody has imported pydantic, no such class exists."""
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel)
+
+
+def _chained(first: Reader, second: Reader) -> Reader:
+    return lambda value: second(first(value))
+
+
+def _optional(read: Reader) -> Reader:
+    return lambda value: None if value is None else read(value)
+
+
+def _bounded(read: Reader, bounds: Setting) -> Reader:
+    def checked(value: object) -> object:
+        found = read(value)
+        bounds.refuse(found)
+        return found
+
+    return checked
+
+
+_COLLECTIONS: Final[Mapping[object, str]] = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset"}
+
+
+def _list_reader(item: Reader, kind: Any) -> Reader:
+    def read(value: object) -> object:
+        if not isinstance(value, list | tuple | set | frozenset):
+            raise ValueError(f"expected a valid {_COLLECTIONS[kind]}")
+        items: list[object] = []
+        problems: list[Problem] = []
+        for index, each in enumerate(value):
+            try:
+                items.append(item(each))
+            except ValueError as error:
+                problems.extend(_problems_at(index, error))
+        if problems:
+            raise InvalidSettingsError(problems)
+        return kind(items)
+
+    return read
+
+
+def _table_reader(name: Reader, value_of: Reader) -> Reader:
+    def read(value: object) -> object:
+        if not isinstance(value, Mapping):
+            raise ValueError("expected a valid dictionary")
+        table: dict[object, object] = {}
+        problems: list[Problem] = []
+        for key, each in value.items():
+            known: object = None
+            try:
+                known = name(key)
+            except ValueError as error:
+                problems.extend(problem._replace(location=(key, "[key]")) for problem in problems_of(error))
+            try:
+                table[known] = value_of(each)
+            except ValueError as error:
+                problems.extend(_problems_at(key, error))
+        if problems:
+            raise InvalidSettingsError(problems)
+        return table
+
+    return read
+
+
+def _model_reader(model: type[SettingsModel]) -> Reader:
+    def read(value: object) -> object:
+        if isinstance(value, model):
+            return value
+        if not isinstance(value, Mapping):
+            raise ValueError(f"expected a valid dictionary or instance of {model.__name__}")
+        return model.model_validate(value)
+
+    return read
+
+
+def _problems_at(step: str | int, error: ValueError) -> Iterator[Problem]:
+    for each in problems_of(error):
+        yield each._replace(location=(step, *each.location))

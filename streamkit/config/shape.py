@@ -9,34 +9,78 @@ A key is located segment by segment. The name of an environment variable is loca
 numbers of words, joined, make a known name (`loose`).
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from functools import lru_cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, TypeAlias, Union, get_args, get_origin
 
-from pydantic import AliasChoices, BaseModel
-from pydantic.fields import FieldInfo
+import msgspec
 
 from streamkit.config.origin import Scalar, scalar_text
 from streamkit.config.relaxed import Segments, format_key, kebab, uniform
+from streamkit.config.settings_model import SettingsModel, fields_of, is_pydantic
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 Location: TypeAlias = tuple[str | int, ...]
 """A path into the raw values: names of fields, keys of tables, indexes of lists."""
 
+AnyModel: TypeAlias = "type[SettingsModel | BaseModel]"
+"""A model of settings: the framework's, or one of pydantic, which applications and other packages may have."""
+
 _LONGEST_LIST = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Separator:
+class Separator(msgspec.Struct, frozen=True):
     """Annotates a list setting with the separator of the items in a text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class DeclaredField(Protocol):
+    """A field as its model declares it."""
+
+    @property
+    def name(self) -> str:
+        """Its attribute."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The name by which the model reads it."""
+        ...
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Its other names."""
+        ...
+
+    @property
+    def annotation(self) -> object:
+        """Its annotation, without its metadata."""
+        ...
+
+    @property
+    def notes(self) -> tuple[object, ...]:
+        """The metadata of its annotation, such as limits."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Its documentation; empty if only its source has it."""
+        ...
+
+    def default(self) -> object:
+        """Return its default value; raise LookupError if it is required."""
+        ...
+
+    def read(self, value: object) -> object:
+        """Return its value, given the raw one; raise ValueError if that is wrong."""
+        ...
+
+
+class Leaf(msgspec.Struct, frozen=True):
     """A single value.
 
     Attributes:
@@ -53,7 +97,7 @@ class Leaf:
             yield ()
 
     def prepare(self, value: Scalar) -> object:
-        """Return a value for pydantic: text is stripped, and the relaxed name of a choice is replaced by the choice."""
+        """Return a value for its model: text is stripped, and a choice takes the place of its relaxed name."""
         if self.optional and value in ("", None):
             return None
         if self.type is str:
@@ -64,8 +108,7 @@ class Leaf:
         return next((choice for name, choice in _choices(self.type) if uniform(name) == uniform(text)), text)
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """A list of values.
 
     Attributes:
@@ -90,8 +133,7 @@ class Listing:
         return [self.item.prepare(part) if isinstance(self.item, Leaf) else part for part in parts if part]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """A mapping from names to values of one shape."""
 
     value: "Shape"
@@ -111,34 +153,46 @@ class Table:
                 yield ("-".join(segments[:taken]), *rest)
 
 
-@dataclass(frozen=True, slots=True)
 class Field:
     """A field of a section.
 
     Attributes:
-        key: The name pydantic reads it by.
+        key: The name by which its model reads it.
         name: Its attribute.
-        shape: What it holds.
-        info: What pydantic knows about it.
+        declared: What its model declares of it.
     """
 
-    key: str
-    name: str
-    shape: "Shape"
-    info: FieldInfo
+    __slots__ = ("_shape", "declared", "key", "name")
+
+    def __init__(self, declared: DeclaredField) -> None:
+        self.key = declared.key
+        self.name = declared.name
+        self.declared = declared
+        self._shape: Shape | None = None
+
+    @property
+    def shape(self) -> "Shape":
+        """What it holds; determined when it is first needed, since a file sets few of all settings."""
+        if self._shape is None:
+            self._shape = _shape_of(self.declared.annotation, self.declared.notes)
+        return self._shape
 
 
-@dataclass(frozen=True, slots=True)
 class Section:
     """A model: named fields.
 
     Attributes:
         model: The model.
         fields: Its fields by the uniform forms of their names and aliases.
+        ignores_unknown: Whether keys without a field are no errors.
     """
 
-    model: type[BaseModel]
-    fields: Mapping[str, Field] = field(repr=False, compare=False)
+    __slots__ = ("fields", "ignores_unknown", "model")
+
+    def __init__(self, model: AnyModel, fields: Mapping[str, Field], ignores_unknown: bool) -> None:
+        self.model = model
+        self.fields = fields
+        self.ignores_unknown = ignores_unknown
 
     def locate(self, segments: Segments, loose: bool) -> Iterator[Location]:
         """Yield a field and the location in its value; loose keys may give several."""
@@ -166,47 +220,59 @@ class Section:
 Shape: TypeAlias = Section | Table | Listing | Leaf
 
 
-@lru_cache(maxsize=256)
-def section_of(model: type[BaseModel]) -> Section:
+_sections: Final[dict[AnyModel, Section]] = {}
+
+
+def section_of(model: AnyModel) -> Section:
     """Return the shape of a settings model."""
+    known = _sections.get(model)
+    if known is None:
+        known = _sections[model] = _section_of(model)
+    return known
+
+
+def _section_of(model: AnyModel) -> Section:
+    declared, ignores_unknown = _declared(model)
     fields: dict[str, Field] = {}
-    for name, info in model.model_fields.items():
-        aliases = _aliases(info)
-        known = Field(aliases[0] if aliases else name, name, _shape_of(info.annotation, info.metadata), info)
-        for spelling in (name, *aliases):
+    for each in declared:
+        known = Field(each)
+        for spelling in (known.name, *each.aliases):
             fields.setdefault(uniform(spelling), known)
-    return Section(model, fields)
+    return Section(model, fields, ignores_unknown)
 
 
-def _shape_of(annotation: object, metadata: list[Any]) -> Shape:
+def _declared(model: AnyModel) -> tuple[Iterable[DeclaredField], bool]:
+    """Return the fields of a model, and whether it ignores unknown keys."""
+    if issubclass(model, SettingsModel):
+        return fields_of(model).values(), model.ignores_unknown
+    from streamkit.config.pydantic_models import pydantic_fields
+
+    return pydantic_fields(model), model.model_config.get("extra") == "ignore"
+
+
+def _shape_of(annotation: object, notes: Iterable[object]) -> Shape:
     arguments = get_args(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _shape_of(arguments[0], [*metadata, *arguments[1:]])
+        return _shape_of(arguments[0], [*notes, *arguments[1:]])
     if origin in (Union, UnionType):
-        return _shape_of_union(annotation, arguments, metadata)
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return _shape_of_union(annotation, arguments, notes)
+    if is_pydantic(annotation) or (isinstance(annotation, type) and issubclass(annotation, SettingsModel)):
         return section_of(annotation)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return Table(_shape_of(arguments[1], []))
+        return Table(_shape_of(arguments[1], ()))
     if origin in (list, tuple, set, frozenset):
-        separator = next((note.text for note in metadata if isinstance(note, Separator)), ",")
-        return Listing(_shape_of(arguments[0], []), separator)
+        separator = next((note.text for note in notes if isinstance(note, Separator)), ",")
+        return Listing(_shape_of(arguments[0], ()), separator)
     return Leaf(annotation)
 
 
-def _shape_of_union(annotation: object, arguments: tuple[Any, ...], metadata: list[Any]) -> Shape:
+def _shape_of_union(annotation: object, arguments: tuple[Any, ...], notes: Iterable[object]) -> Shape:
     others = [argument for argument in arguments if argument is not NoneType]
     if len(others) > 1:
         return Leaf(annotation, NoneType in arguments)
-    inner = _shape_of(others[0], metadata)
+    inner = _shape_of(others[0], notes)
     return Leaf(inner.type, optional=True) if isinstance(inner, Leaf) else inner
-
-
-def _aliases(info: FieldInfo) -> list[str]:
-    alias = info.validation_alias or info.alias
-    choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-    return [choice for choice in choices if isinstance(choice, str)]
 
 
 def _choices(type_: object) -> Iterator[tuple[str, object]]:

@@ -1,15 +1,14 @@
 """Property sources: each has the settings of one place and finds them by relaxed names."""
 
-import getpass
 import json
 import os
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from secrets import randbelow, token_hex
 from typing import Final, Protocol
 from uuid import uuid4
+
+import msgspec
 
 from streamkit.config.origin import Origin, Scalar, Value
 from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
@@ -18,8 +17,7 @@ from streamkit.errors import ConfigurationError
 _RANDOM: Final = re.compile(r"random\.(uuid|value|int|long)(\(\s*\d+\s*\)|[([]\s*-?\d+\s*,\s*-?\d+\s*[)\]])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """A setting of a source, below a prefix.
 
     Attributes:
@@ -150,14 +148,16 @@ class RandomSource:
 
 
 def _random(kind: str, range_: str | None) -> str | None:
+    import secrets  # few settings need it
+
     if kind == "uuid":
         return str(uuid4())
     if kind == "value":
-        return token_hex(16)
+        return secrets.token_hex(16)
     bits = 31 if kind == "int" else 63
     bounds = [int(bound) for bound in (range_ or "")[1:-1].split(",") if bound.strip()]
     low, high = (0, *bounds)[-2:] if bounds else (-(1 << bits), 1 << bits)
-    return str(low + randbelow(high - low)) if low < high else None
+    return str(low + secrets.randbelow(high - low)) if low < high else None
 
 
 class SystemProperties:
@@ -184,6 +184,12 @@ def _temporary_directory() -> str:
     return tempfile.gettempdir()
 
 
+def _user_name() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
 _SYSTEM: Final[Mapping[str, Callable[[], str]]] = {
     "PID": lambda: str(os.getpid()),
     "file.separator": lambda: os.sep,
@@ -191,7 +197,7 @@ _SYSTEM: Final[Mapping[str, Callable[[], str]]] = {
     "path.separator": lambda: os.pathsep,
     "user.dir": os.getcwd,
     "user.home": lambda: str(Path.home()),
-    "user.name": getpass.getuser,
+    "user.name": _user_name,
 }
 
 

@@ -1,9 +1,10 @@
 """The raw values of a settings model, collected from all sources, each with its origin."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
+
+import msgspec
 
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, format_key, kebab, parse_key, uniform, uniform_key
@@ -12,23 +13,25 @@ from streamkit.config.source import Entry, PropertySource
 from streamkit.errors import ConfigurationError, UnknownSetting
 
 
-@dataclass(slots=True)
-class RawTree:
+class RawTree(msgspec.Struct):
     """The settings of all sources below a prefix.
 
     Attributes:
         prefix: The key below which the settings are.
         section: The shape of the model.
-        values: Nested dictionaries and lists for pydantic to validate.
+        values: Nested dictionaries and lists for the model to validate.
         origins: The origin of each value, by location.
         problems: Unknown keys, and placeholders that cannot be replaced.
     """
 
     prefix: str
     section: Section
-    values: dict[str, object] = field(default_factory=dict, repr=False)
-    origins: dict[Location, Value] = field(default_factory=dict)
-    problems: list[ConfigurationError] = field(default_factory=list)
+    values: dict[str, object] = msgspec.field(default_factory=dict)
+    origins: dict[Location, Value] = msgspec.field(default_factory=dict)
+    problems: list[ConfigurationError] = msgspec.field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"RawTree({self.prefix!r}, {self.origins!r}, {self.problems!r})"  # without raw values, secrets included
 
     def put(self, location: Location, value: Value, loose: bool = False) -> bool:
         """Set the value at a location; return False if the location is a section or table and the value is not empty.
@@ -108,7 +111,7 @@ def read_tree(
         skip: First segments of keys that belong to others.
     """
     tree = RawTree(prefix, section)
-    is_ours = section.model.model_config.get("extra") != "ignore"
+    is_ours = not section.ignores_unknown
     skipped = frozenset(map(uniform, skip))
     # The weakest first: a stronger source overwrites. `lists` belongs to one source, whose own items are added up.
     for source in reversed(sources):

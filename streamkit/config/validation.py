@@ -3,32 +3,34 @@
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+import msgspec
 
-from streamkit.config.located_errors import EntryError, located
+from streamkit.config.located_errors import located
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.setting_limits import Accepted, AcceptedEntries, Limit, NotInMemory, Rejected, limit_of
-from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table, section_of
+from streamkit.config.setting_values import InvalidSettingsError, Problem
+from streamkit.config.settings_model import SettingsModel
+from streamkit.config.shape import AnyModel, Field, Leaf, Listing, Location, Section, Shape, Table, section_of
 from streamkit.config.tree import RawTree
 from streamkit.config.verdict import SettingWarning
 from streamkit.errors import ConfigurationError, ConfigurationErrors
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT: Final = "_environment"
 """The argument of a `BaseSettings` with the environment that its StreamSettingsSource reads."""
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound="SettingsModel | BaseModel")
 
 
-@dataclass(frozen=True, slots=True)
-class Bound(Generic[M]):
+class Bound(msgspec.Struct, Generic[M], frozen=True):
     """A validated model with the origins of its values.
 
     Attributes:
@@ -72,17 +74,26 @@ def validate(tree: RawTree, model: type[M], given: Mapping[str, object] = Mappin
     """
     problems = [*tree.problems, *_rejections(tree)]
     try:
-        reads_sources = _is_base_settings(model)
-        value: M = _through_sources(model, tree, given) if reads_sources else model.model_validate(tree.values)
-    except ValidationError as error:
-        # Not `from error`: tracebacks would print the text of that error, which repeats the values, secrets included.
-        raise ConfigurationErrors(in_order([*problems, *errors_of(tree, error)])) from None
+        value = _validated(tree, model, given)
+    except InvalidSettingsError as error:
+        # Not `from error`: tracebacks would print the text of that error, which may repeat values, secrets included.
+        raise ConfigurationErrors(in_order([*problems, *_errors_of(tree, error)])) from None
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)
 
 
-def _is_base_settings(model: type[BaseModel]) -> bool:
+def _validated(tree: RawTree, model: type[M], given: Mapping[str, object]) -> M:
+    if issubclass(model, SettingsModel):
+        return cast("M", model.model_validate(tree.values))
+    from streamkit.config.pydantic_models import validated
+
+    if _is_base_settings(model):
+        return cast("M", validated(lambda _: _through_sources(model, tree, given), tree.values))
+    return cast("M", validated(model.model_validate, tree.values))
+
+
+def _is_base_settings(model: "type[BaseModel]") -> bool:
     """Return whether a model is a `BaseSettings`.
 
     pydantic-settings is slow to import. If nobody has imported it, no such class exists.
@@ -91,7 +102,7 @@ def _is_base_settings(model: type[BaseModel]) -> bool:
     return pydantic_settings is not None and issubclass(model, pydantic_settings.BaseSettings)
 
 
-def _through_sources(model: type[M], tree: RawTree, given: Mapping[str, object]) -> M:
+def _through_sources(model: "type[BaseModel]", tree: RawTree, given: Mapping[str, object]) -> "BaseModel":
     reading = Reading(tree)
     try:
         return model(**{**given, ENVIRONMENT: reading})
@@ -103,29 +114,21 @@ def _through_sources(model: type[M], tree: RawTree, given: Mapping[str, object])
             ) from None
 
 
-def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
-    """Yield an error for each of pydantic's errors, with the place that sets the value; secrets are hidden."""
-    for details in error.errors(include_url=False):
-        location: Location = (*details["loc"], *_entry(details))
-        source = tree.origin_of(location)
-        known = _key_of(tree, location)
-        if source is None or details["type"] == "missing":
-            yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
+def _errors_of(tree: RawTree, error: InvalidSettingsError) -> Iterator[ConfigurationError]:
+    """Yield an error for each wrong value, with the place that sets it; secrets are hidden."""
+    for problem in error.problems:
+        source = tree.origin_of(problem.location)
+        known = _key_of(tree, problem.location)
+        if source is None or problem.is_missing:
+            yield ConfigurationError(f"{known} is not set: {problem.reason}", key=known)
             continue
-        # An error about a whole table names one of its keys and may repeat any of its values.
-        below = (value for at, value in tree.origins.items() if at[: len(location)] == location)
-        yield located(source, _expectation(details), secrets=below)
+        yield located(source, problem.reason, secrets=_below(tree, problem))
 
 
-def _entry(details: ErrorDetails) -> Location:
-    """Return the name of the table's entry that the error is about; empty if it is about no entry."""
-    error = details.get("ctx", {}).get("error")
-    return (error.name,) if isinstance(error, EntryError) else ()
-
-
-def _expectation(details: ErrorDetails) -> str:
-    text = details["msg"].removeprefix("Value error, ")
-    return text.replace("Input should be ", "expected ", 1)
+def _below(tree: RawTree, problem: Problem) -> Iterator[Value]:
+    """Yield the values below a place: an error about a whole table names one of its keys and may repeat any of them."""
+    location = problem.location
+    return (value for at, value in tree.origins.items() if at[: len(location)] == location)
 
 
 def _key_of(tree: RawTree, location: Location) -> str:
@@ -148,10 +151,10 @@ def without_effect(tree: RawTree) -> Iterator[SettingWarning]:
 
 def not_in_memory(bound: Bound[M]) -> Iterator[SettingWarning]:
     """Yield a warning for each setting that a binder in memory does not imitate."""
-    section = section_of(type(bound.value))
+    section = section_of(cast("AnyModel", type(bound.value)))
     for location, value in bound.origins.items():
         for known in _fields_on(section, location):
-            mark = next((note for note in known.info.metadata if isinstance(note, NotInMemory)), None)
+            mark = next((note for note in known.declared.notes if isinstance(note, NotInMemory)), None)
             if mark is not None and _applies(mark, known, value):
                 yield SettingWarning(value, f"{mark.reason} (in memory)")
 
@@ -160,7 +163,7 @@ def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
     """Yield the values that a limit applies to, each with the limit."""
     for location, value in tree.origins.items():
         for known in _fields_on(tree.section, location):
-            limit = limit_of(known.info) or _limit_of_entry(known, str(location[-1]))
+            limit = limit_of(known.declared.notes) or _limit_of_entry(known, str(location[-1]))
             if limit is not None and _applies(limit, known, value):
                 yield value, limit
                 break
@@ -168,7 +171,7 @@ def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
 
 def _limit_of_entry(known: Field, name: str) -> Limit | None:
     """Return the limit of an entry of a table."""
-    marks = (mark for mark in known.info.metadata if isinstance(mark, AcceptedEntries))
+    marks = (mark for mark in known.declared.notes if isinstance(mark, AcceptedEntries))
     reason = next((reason for mark in marks if (reason := mark.why(name)) is not None), None)
     return None if reason is None else Accepted(reason)
 
@@ -176,15 +179,16 @@ def _limit_of_entry(known: Field, name: str) -> Limit | None:
 def _applies(limit: Limit | NotInMemory, known: Field, value: Value) -> bool:
     if not isinstance(known.shape, Leaf):
         return True
-    # `Annotated` needs at least one argument of metadata: the limit is one.
-    annotation: Any = Annotated[known.info.annotation, *known.info.metadata]
     try:
-        validated = TypeAdapter(annotation).validate_python(known.shape.prepare(value.value))
-    except ValidationError:
+        validated = known.declared.read(known.shape.prepare(value.value))
+    except ValueError:
         return False
     if limit.only:
         return validated in limit.only
-    return bool(validated != known.info.get_default(call_default_factory=True))
+    try:
+        return bool(validated != known.declared.default())
+    except LookupError:  # a required setting has no default
+        return True
 
 
 def _fields_on(section: Section, location: Location) -> Iterator[Field]:

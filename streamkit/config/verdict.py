@@ -1,7 +1,8 @@
 """The verdicts on settings, and the warnings about settings that do not have the effect that they ask for."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from streamkit.config.origin import Value
 
@@ -28,8 +29,7 @@ class Verdict(Enum):
     """The key is below none of streamkit's prefixes."""
 
 
-@dataclass(frozen=True, slots=True)
-class SettingWarning:
+class SettingWarning(msgspec.Struct, frozen=True):
     """A setting that does not have the effect that it asks for; the application starts all the same.
 
     Attributes:

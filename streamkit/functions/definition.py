@@ -8,13 +8,12 @@
     └ upper-in-0, upper-out-0
 """
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["Definition", "parse_definitions"]
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True):
     """One function to bind, perhaps composed of several.
 
     Attributes:

@@ -1,7 +1,8 @@
 """The settings of functions, read from all the names that Spring has given them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from streamkit.config.application_properties import FUNCTION, POLLER
 from streamkit.config.environment import Environment
@@ -16,8 +17,7 @@ from streamkit.errors import ConfigurationError
 __all__ = ["FunctionSettings"]
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSettings:
+class FunctionSettings(msgspec.Struct, frozen=True):
     """The settings of functions.
 
     Attributes:

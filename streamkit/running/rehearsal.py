@@ -9,8 +9,10 @@ Both return what the start would refuse. Settings without effect are in `Environ
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binding import Binding
@@ -54,8 +56,7 @@ _INPUT, _OUTPUT = "in", "out"
 _EITHER: Final = frozenset({_INPUT, _OUTPUT})
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsed:
+class Rehearsed(msgspec.Struct, frozen=True):
     """The outcome of a rehearsal.
 
     Attributes:
@@ -67,7 +68,7 @@ class Rehearsed:
     """
 
     problems: Sequence[ConfigurationError]
-    types: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = msgspec.field(default_factory=dict)
     default_type: str | None = None
     bindings: Sequence[Binding] = ()
 
@@ -183,7 +184,7 @@ def _collected(problems: list[ConfigurationError]) -> Iterator[None]:
         problems.append(error)
 
 
-class _Unseen(RetryPolicy):
+class _Unseen(RetryPolicy, frozen=True):
     """An object that is in the code; it is taken for one of the kind that its setting needs."""
 
     def __call__(self, *arguments: object) -> None:

@@ -24,13 +24,13 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, Self, runtime_checkable
 
 from dependency_injector import providers
+from msgspec.structs import replace
 from typing_extensions import TypeVar
 
 from streamkit.binder.binder import Binder, BinderContext

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from streamkit.config.settings_model import fields_of
 from streamkit.patterns.outbox.settings import OUTBOX, OutboxProperties
 from tests.docs.pages import ROOT, write_files
 
@@ -26,5 +27,5 @@ def test_applications_and_test_run_as_printed(tmp_path: Path) -> None:
 
 def test_page_has_each_setting() -> None:
     page = (ROOT / "docs" / "outbox.md").read_text()
-    missing = [name for name in OutboxProperties.model_fields if f"`{OUTBOX}.{name.replace('_', '-')}`" not in page]
+    missing = [name for name in fields_of(OutboxProperties) if f"`{OUTBOX}.{name.replace('_', '-')}`" not in page]
     assert missing == []

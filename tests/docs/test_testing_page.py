@@ -5,10 +5,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from streamkit.config.relaxed import kebab
 from streamkit.config.setting_limits import NotInMemory
+from streamkit.config.shape import AnyModel, Section, section_of
 from streamkit.plugins.application_plugins import ApplicationPlugins
 from tests.docs.pages import write_files
 
@@ -30,19 +29,19 @@ def test_the_tests_of_the_web_application_pass(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-def not_imitated(model: type[BaseModel]) -> Iterator[str]:
+def not_imitated(model: AnyModel) -> Iterator[str]:
     """Yield the names of a model's settings that have the mark, also of nested ones."""
-    for name, field in model.model_fields.items():
-        if any(isinstance(note, NotInMemory) for note in field.metadata):
-            yield kebab(name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from not_imitated(field.annotation)
+    for field in section_of(model).fields.values():
+        if any(isinstance(note, NotInMemory) for note in field.declared.notes):
+            yield kebab(field.name)
+        if isinstance(field.shape, Section):
+            yield from not_imitated(field.shape.model)
 
 
 def test_every_setting_that_memory_does_not_imitate_is_on_the_page() -> None:
     """A reader finds the reason there before a test deceives him."""
     types = ApplicationPlugins().binder_types()
-    models: list[type[BaseModel]] = []
+    models: list[AnyModel] = []
     for name in types.names:
         models += [*types.extended_models(name), *types.settings_models(name).values()]
     named = {name for model in models for name in not_imitated(model)}

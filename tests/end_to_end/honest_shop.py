@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self
 
-from binders.rocket.headers import MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, RECONSUME_TIMES
+from binders.rocket.header_names import MESSAGE_ID, QUEUE_ID, QUEUE_OFFSET, RECONSUME_TIMES
 from streamkit import Message, StreamApplication
 from streamkit.events import message_failed, send_failed
 from streamkit.messaging.headers import PARTITION

@@ -85,7 +85,7 @@ def fields(section: Section, prefix: str = "") -> list[tuple[str, Field]]:
 def value_of(field: Field) -> str:
     """A value of the field's kind that is not its default."""
     name, shape = kebab(field.name), field.shape
-    default = field.info.get_default(call_default_factory=True)
+    default = field.declared.default()
     if name in VALUES:
         return VALUES[name]
     if isinstance(shape, Table | Listing):

@@ -167,21 +167,39 @@ except Exception as error:
     assert loaded.isdisjoint({"importlib.metadata", "email", "http", "xml"})
 
 
-def test_commands_with_settings_load_no_more_than_they_need(tmp_path: Path) -> None:
-    """No consumer, table layout, server or client of another binder, and no models of settings that are not set."""
-    (tmp_path / "application.properties").write_text("spring.cloud.stream.rocketmq.binder.name-server=127.0.0.1:1\n")
+@pytest.mark.parametrize(
+    "arguments",
+    [("send", "orders", "tea"), ("tail", "orders"), ("config", "report"), ("doctor", "--for", "0")],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_with_settings_load_no_more_than_they_need(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """No producer or consumer, table layout, server or other client before the first request, and not pydantic."""
+    (tmp_path / "application.properties").write_text(
+        "spring.cloud.stream.rocketmq.binder.name-server=127.0.0.1:1\nspring.cloud.stream.bindings.orders.group=g\n"
+    )
     loaded = loaded_by(f"""
 import os
 from streamkit.cli import main
+os.environ.pop("NAMESRV_ADDR", None)
 os.chdir({str(tmp_path)!r})
 try:
-    main(["send", "orders", "tea"], standalone_mode=False)
+    main([*{arguments!r}], standalone_mode=False)
 except Exception as error:
     assert "127.0.0.1:1" in str(error), error
-main(["config", "report"], standalone_mode=False)
 """)
-    assert "rocket_client.producing.producer" in loaded
-    assert {name for name in loaded if name.startswith("rocket_client.consuming")} == set()
+    assert "binders.rocket.binder" in loaded
+    assert packages_of_others(loaded) <= {
+        "blinker", "click", "lz4", "msgspec", "pluggy", "rich", "typing_extensions", "zstandard",
+    }  # fmt: skip
+    assert loaded.isdisjoint({"importlib.metadata", "email"})
+    if arguments[0] != "doctor":  # its checks of the cluster may read messages
+        clients = ("rocket_client.consuming", "rocket_client.producing")
+        assert {name for name in loaded if name.startswith(clients)} == set()
+    receives = {"streamkit.binder.receiving", "streamkit.binder.retry_policies"}
+    assert loaded.isdisjoint(receives) == (arguments[0] == "send")
+    assert loaded.isdisjoint(
+        {"streamkit.binder.transactional_sending", "streamkit.messaging.avro_converter", "binders.rocket.producer"}
+    )
     assert loaded.isdisjoint(
         {"binders.rocket.consumer", "binders.rocket.polled", "binders.rocket.transactions", "binders.kafka.binder"}
     )

@@ -3,10 +3,8 @@
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import Field
-
 from streamkit.config.durations import Positive, Seconds
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, setting
 
 __all__ = ["OUTBOX", "OutboxProperties"]
 
@@ -20,7 +18,7 @@ class OutboxProperties(SettingsModel):
     """The database of the commands `streamkit outbox`, as SQLAlchemy writes URLs; an application has its own engine."""
     relay: bool = True
     """Whether the application itself sends the rows. Set it to false if `streamkit outbox relay` does."""
-    batch_size: int = Field(default=200, ge=1, le=10_000)
+    batch_size: int = setting(default=200, ge=1, le=10_000)
     """The most rows that a relay sends in one round; so many may be sent twice if it is killed."""
     lease: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """How long a relay has for a round. After that another relay may take its rows over."""
@@ -30,14 +28,14 @@ class OutboxProperties(SettingsModel):
     """The pause after a failure; it doubles with each further one."""
     max_backoff: Annotated[Seconds, Positive] = timedelta(minutes=5)
     """The longest pause."""
-    max_send_times: int = Field(default=16, ge=1)
+    max_send_times: int = setting(default=16, ge=1)
     """How often a message is sent again, because it was refused or not confirmed, before it waits for a person."""
     check_after: Annotated[Seconds, Positive] = timedelta(minutes=1)
     """The age from which the consumer is asked about a row, and the time between two questions.
 
     The answer may take longer than that.
     """
-    check_size: int = Field(default=500, ge=1, le=10_000)
+    check_size: int = setting(default=500, ge=1, le=10_000)
     """The most ids in one question."""
     retention: Annotated[Seconds, Positive] = timedelta(days=7)
     """How long rows that are done are kept."""

@@ -29,8 +29,8 @@ from streamkit.config.report import ReportedSetting, report_settings
 from streamkit.config.secret import without_secrets
 from streamkit.config.setting_limits import Rejected
 from streamkit.config.settings import StreamSettings
-from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
-from streamkit.config.shape import section_of
+from streamkit.config.settings_model import SettingsModel, setting
+from streamkit.config.shape import AnyModel, Section, section_of
 from streamkit.config.source import Entry, table_source
 from streamkit.config.tree import read_tree
 from streamkit.config.verdict import SettingWarning
@@ -155,8 +155,8 @@ def the_report(key: str, value: str) -> str:
 
 class Anything(SettingsModel):
     name: str = ""
-    values: dict[str, str] = Field(default_factory=dict)
-    listed: list[str] = Field(default_factory=list)
+    values: dict[str, str] = setting(default_factory=dict)
+    listed: list[str] = setting(default_factory=list)
 
 
 def settings_of(key: str, value: str) -> Anything:
@@ -289,14 +289,12 @@ def test_values_without_secrets_are_shown_in_full(value: str) -> None:
 def test_every_settings_object_masks_its_secrets() -> None:
     """In its `repr`, of the application's and all installed binders' settings."""
     types = ApplicationPlugins().binder_types()
-    models: list[type[BaseModel]] = [StreamSettings, *(group.model for group in GROUPS)]
+    models: list[AnyModel] = [StreamSettings, *(group.model for group in GROUPS)]
     for name in types.names:
         models += [*types.extended_models(name), *types.settings_models(name).values()]
     for model in models:
-        for info in model.model_fields.values():
-            if isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel):
-                models.append(info.annotation)
-    assert [model.__name__ for model in models if not issubclass(model, ShownWithoutSecrets)] == []
+        models += [field.shape.model for field in section_of(model).fields.values() if isinstance(field.shape, Section)]
+    assert [model.__name__ for model in models if not issubclass(model, SettingsModel)] == []
 
 
 def test_url_is_shown_without_its_password() -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import pytest
-from pydantic import AliasChoices, Field, SecretStr
 
 from streamkit.config.durations import Milliseconds, Minutes, Seconds
 from streamkit.config.environment import Environment
@@ -14,6 +13,7 @@ from streamkit.config.extended import extended_problems
 from streamkit.config.properties_file import parse_properties
 from streamkit.config.setting_limits import Accepted, Rejected
 from streamkit.config.settings import HeaderMode, SettingsModel, StreamSettings
+from streamkit.config.settings_model import setting
 from streamkit.config.shape import Separator
 from streamkit.config.source import EnvironmentVariables, KeyedSource
 from streamkit.errors import ConfigurationErrors, UnknownSetting
@@ -271,9 +271,9 @@ class Push(SettingsModel):
 
 class Consumer(SettingsModel):
     push: Push = Push()
-    subscription: str | None = Field(default=None, validation_alias=AliasChoices("subscription", "tags"))
-    use_tls: bool = Field(default=False, alias="useTLS")
-    secret_key: SecretStr | None = None
+    subscription: str | None = setting(default=None, aliases=("subscription", "tags"))
+    use_tls: bool = setting(default=False, aliases=("useTLS",))
+    secret_key: str | None = None
     vip: Annotated[bool, Accepted("no such channel")] = False
     trans: Annotated[bool, Rejected("write no transactions")] = False
 
@@ -382,7 +382,7 @@ def test_a_list_given_as_a_whole_takes_the_place_of_default_items():
     """Also where two prefixes are merged: those of a binding and those of all bindings."""
 
     class Codes(SettingsModel):
-        codes: list[int] = Field(default_factory=list)
+        codes: list[int] = setting(default_factory=list)
 
     environment = Environment.load(
         directory=Path("/nowhere"), arguments=[], variables={}, defaults={"own.codes": "1,2", "default.codes[1]": "3"}

@@ -1,0 +1,90 @@
+"""Models of settings that are models of pydantic: those of applications, and of binders in other packages.
+
+This module imports pydantic. It is imported when such a model is first used.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from streamkit.config.setting_values import EntryError, InvalidSettingsError, Problem, Reader
+
+__all__ = ["model_reader", "pydantic_fields", "validated"]
+
+_UNKNOWN: Final = object()
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class PydanticField:
+    """A field of a model of pydantic.
+
+    Attributes:
+        name: Its attribute.
+        key: The name by which pydantic reads it.
+        aliases: Its other names.
+        annotation: Its annotation, without its metadata.
+        notes: The metadata of its annotation.
+        description: Its documentation; empty if only its source has it.
+    """
+
+    def __init__(self, name: str, info: FieldInfo) -> None:
+        alias = info.validation_alias or info.alias
+        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
+        self.name = name
+        self.aliases = tuple(choice for choice in choices if isinstance(choice, str))
+        self.key = self.aliases[0] if self.aliases else name
+        self.annotation: object = info.annotation
+        self.notes = tuple(info.metadata)
+        self.description = info.description or ""
+        self._info = info
+
+    def default(self) -> object:
+        """Return its default value; raise LookupError if it is required."""
+        if self._info.is_required():
+            raise LookupError(f"the setting {self.name} has no default")
+        return self._info.get_default(call_default_factory=True, validated_data={})
+
+    def read(self, value: object) -> object:
+        """Return its value, given the raw one; raise ValueError if that is wrong."""
+        # `Annotated` needs at least one argument of metadata; the marker that is always there means nothing.
+        annotation: Any = Annotated[self._info.annotation, _UNKNOWN, *self._info.metadata]
+        return TypeAdapter(annotation).validate_python(value)
+
+
+def pydantic_fields(model: type[BaseModel]) -> Iterator[PydanticField]:
+    """Yield the fields of a model of pydantic."""
+    for name, info in model.model_fields.items():
+        yield PydanticField(name, info)
+
+
+def model_reader(model: type[BaseModel]) -> Reader:
+    """Return the function that reads a model of pydantic from its raw values."""
+    return lambda value: validated(model.model_validate, value)
+
+
+def validated(make: Callable[[object], M], values: object) -> M:
+    """Return the model of raw values.
+
+    Args:
+        make: Makes the model of them.
+        values: The raw values.
+
+    Raises:
+        InvalidSettingsError: Values are wrong, or required ones are missing.
+    """
+    try:
+        return make(values)
+    except ValidationError as error:
+        # Not `from error`: tracebacks would print the text of that error, which repeats the values, secrets included.
+        raise InvalidSettingsError(map(_problem, error.errors(include_url=False))) from None
+
+
+def _problem(details: ErrorDetails) -> Problem:
+    error = details.get("ctx", {}).get("error")
+    entry = (error.name,) if isinstance(error, EntryError) else ()
+    text = details["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ", 1)
+    return Problem((*details["loc"], *entry), text, is_missing=details["type"] == "missing")

@@ -1,0 +1,283 @@
+"""Read single values of settings by their annotations: text as it is in a file becomes a number, a choice, a duration.
+
+What is accepted, and the words of errors, are pydantic's, with which an application may describe settings of its own.
+This module does not import pydantic: its import takes a command as long as all the rest before its first request.
+
+    bool, int, float, str, timedelta, an Enum, Path, Literal     as pydantic reads them from Python's values
+    Annotated[..., Before(function)]                              `function` prepares the value for the annotation
+    Annotated[..., After(function)]                               `function` judges or changes the value that was read
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
+
+__all__ = [
+    "After",
+    "Before",
+    "EntryError",
+    "InvalidSettingsError",
+    "Problem",
+    "Reader",
+    "leaf_reader",
+    "problems_of",
+    "union_reader",
+]
+
+Reader: TypeAlias = Callable[[object], object]
+"""A function that returns the value of a setting, given the raw value; it raises ValueError if that is wrong."""
+
+_TRUE: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE: Final = frozenset({"0", "off", "f", "false", "n", "no"})
+_INTEGER: Final = re.compile(r"[+-]?\d+(?:_\d+)*(?:\.0*)?")
+_ISO_DURATION: Final = re.compile(
+    r"(?P<sign>[+-])?P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?",
+    re.IGNORECASE,
+)
+
+
+class EntryError(ValueError):
+    """One entry of a table, or one field of a model, is wrong; raised by the functions that judge it.
+
+    Attributes:
+        name: The name of the entry, as in the table or the model.
+    """
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+class Problem(NamedTuple):
+    """A wrong value of a settings model.
+
+    Attributes:
+        location: The place in the raw values: names of fields, keys of tables, indexes of lists.
+        reason: What is wrong.
+        is_missing: Whether the value is not set.
+    """
+
+    location: tuple[str | int, ...]
+    reason: str
+    is_missing: bool = False
+
+
+class InvalidSettingsError(ValueError):
+    """Raw values are not those of a settings model.
+
+    Attributes:
+        problems: What is wrong, in the order of the fields.
+    """
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{'.'.join(map(str, each.location))}: {each.reason}" for each in self.problems))
+
+
+def problems_of(error: ValueError) -> Iterator[Problem]:
+    """Yield the problems that an error stands for; an `EntryError` is about one entry of what was read."""
+    if isinstance(error, InvalidSettingsError):
+        yield from error.problems
+    else:
+        yield Problem((error.name,) if isinstance(error, EntryError) else (), str(error))
+
+
+class Before:
+    """Annotates a setting with a function that prepares its raw value; pydantic's models understand it, too."""
+
+    def __init__(self, function: Reader) -> None:
+        """Make the annotation.
+
+        Args:
+            function: Returns the prepared value; raises ValueError if the raw value is wrong.
+        """
+        self.function = function
+
+    def __get_pydantic_core_schema__(self, source: object, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        """Return the schema of pydantic for the annotated type."""
+        from pydantic_core.core_schema import no_info_before_validator_function
+
+        return no_info_before_validator_function(self.function, handler(source))
+
+
+class After:
+    """Annotates a setting with a function that judges or changes its value; pydantic's models understand it, too."""
+
+    def __init__(self, function: Callable[[Any], object]) -> None:
+        """Make the annotation.
+
+        Args:
+            function: Returns the value of the setting; raises ValueError if the value that was read is wrong.
+        """
+        self.function = function
+
+    def __get_pydantic_core_schema__(self, source: object, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        """Return the schema of pydantic for the annotated type."""
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        return no_info_after_validator_function(self.function, handler(source))
+
+
+def leaf_reader(annotation: object) -> Reader:
+    """Return the function that reads values of a type.
+
+    Args:
+        annotation: A class, `Literal`, `Any` or `object`.
+
+    Raises:
+        TypeError: Settings cannot have this type.
+    """
+    if annotation is Any or annotation is object:
+        return _unchanged
+    if get_origin(annotation) is Literal:
+        choices = get_args(annotation)
+        return _choice_reader({choice: choice for choice in choices})
+    known = _READERS.get(annotation)
+    if known is not None:
+        return known
+    if not isinstance(annotation, type):
+        raise TypeError(f"settings cannot have the type {annotation!r}")
+    if issubclass(annotation, Enum):
+        return _choice_reader({member.value: member for member in annotation}, annotation)
+    return _instance_reader(annotation)
+
+
+def _choice_reader(choices: dict[Any, object], type_: type | None = None) -> Reader:
+    """Return the function that reads one of several values.
+
+    Args:
+        choices: What is read, by the raw values.
+        type_: The type of what is read; None if it is not an enum.
+    """
+    shown = [repr(choice) for choice in choices]
+    listed = f"{', '.join(shown[:-1])} or {shown[-1]}" if len(shown) > 1 else "".join(shown)
+
+    def read(value: object) -> object:
+        if type_ is not None and isinstance(value, type_):
+            return value
+        try:
+            return choices[value]
+        except (KeyError, TypeError):  # an unhashable value is no choice
+            raise ValueError(f"expected {listed}") from None
+
+    return read
+
+
+def _unchanged(value: object) -> object:
+    return value
+
+
+def _instance_reader(type_: type) -> Reader:
+    def read(value: object) -> object:
+        if isinstance(value, type_):
+            return value
+        raise ValueError(f"expected an instance of {type_.__name__}")
+
+    return read
+
+
+def _bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        text = value.lower()
+        if text in _TRUE or text in _FALSE:
+            return text in _TRUE
+    elif not isinstance(value, int | float):
+        raise ValueError("expected a valid boolean")
+    elif value in (0, 1):
+        return bool(value)
+    raise ValueError("expected a valid boolean, unable to interpret input")
+
+
+def _int(value: object) -> int:
+    if isinstance(value, int):  # bools included
+        return int(value)
+    if isinstance(value, float):
+        if not value.is_integer():
+            reason = "got a number with a fractional part" if value - value == 0 else "got infinity or no number"
+            raise ValueError(f"expected a valid integer, {reason}")
+        return int(value)
+    if not isinstance(value, str):
+        raise ValueError("expected a valid integer")
+    text = value.strip()
+    if not _INTEGER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
+        raise ValueError("expected a valid integer, unable to parse string as an integer")
+    return int(text.partition(".")[0])
+
+
+_LONGEST_NUMBER: Final = 4_000
+"""Characters of an integer's text; Python refuses to convert more than 4,300 digits."""
+
+
+def _float(value: object) -> float:
+    if isinstance(value, int | float):
+        return float(value)
+    if not isinstance(value, str):
+        raise ValueError("expected a valid number")
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("expected a valid number, unable to parse string as a number") from None
+
+
+def _str(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError("expected a valid string")
+
+
+def _path(value: object) -> Path:
+    if isinstance(value, str | Path):
+        return Path(value)
+    raise ValueError("expected a path")
+
+
+def _timedelta(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    found = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("expected a valid duration in ISO 8601, such as PT10S or P1DT12H")
+    amounts = {unit: float((found[unit] or "0").replace(",", ".")) for unit in _UNITS}
+    days = 365 * amounts.pop("years") + 30 * amounts.pop("months") + amounts.pop("days")
+    try:
+        duration = timedelta(days=days, **amounts)
+    except OverflowError:
+        raise ValueError("expected a shorter duration") from None
+    return -duration if found["sign"] == "-" else duration
+
+
+_UNITS: Final = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
+_READERS: Final[dict[object, Reader]] = {
+    bool: _bool,
+    int: _int,
+    float: _float,
+    str: _str,
+    timedelta: _timedelta,
+    Path: _path,
+}
+
+
+def union_reader(readers: Iterable[Reader]) -> Reader:
+    """Return the function that reads a value by the first of several functions that accepts it."""
+    several = tuple(readers)
+
+    def read(value: object) -> object:
+        reasons: list[str] = []
+        for each in several:
+            try:
+                return each(value)
+            except ValueError as error:
+                reasons.append(str(error))
+        raise ValueError(", or ".join(dict.fromkeys(reasons)))
+
+    return read
