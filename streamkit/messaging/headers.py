@@ -6,8 +6,6 @@ from random import Random
 from types import NoneType
 from typing import Self, TypeVar
 
-from msgspec import Struct
-
 from streamkit.clock import current_clock
 
 V = TypeVar("V")
@@ -87,13 +85,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
 
-class _Identity(Struct):
-    """The id and the timestamp that several headers of one message share; None until one of them is read."""
-
-    id: object = None
-    timestamp: object = None
-
-
 class MessageHeaders(Mapping[str, object]):
     """The headers of one message; they never change.
 
@@ -103,18 +94,19 @@ class MessageHeaders(Mapping[str, object]):
 
     # Invariant: no reference to the dictionary exists outside; the only later change is that
     # `id` and `timestamp` appear.
-    __slots__ = ("_identity", "_values")
+    __slots__ = ("_shared", "_values")
 
     def __init__(self, values: Mapping[str, object] | None = None) -> None:
         self._values: dict[str, object] = {} if values is None else dict(values)
-        self._identity: _Identity | None = None  # made when other headers share it
+        # The id and the timestamp, once they are made; None as long as no other headers share them.
+        self._shared: dict[str, object] | None = None
 
     @classmethod
     def adopt(cls, values: dict[str, object]) -> Self:
         """Return headers that use `values` without a copy: the caller must not change it any more."""
         headers = cls.__new__(cls)
         headers._values = values
-        headers._identity = None
+        headers._shared = None
         return headers
 
     def sharing(self, values: dict[str, object], *, now_ms: int | None = None) -> "MessageHeaders":
@@ -125,15 +117,19 @@ class MessageHeaders(Mapping[str, object]):
                 caller must not change them any more.
             now_ms: The timestamp if none has been made, in milliseconds since 1970; None to leave that to its reader.
         """
-        identity = self._identity
-        if identity is None:
+        shared = self._shared
+        if shared is None:
             own = self._values
-            identity = self._identity = _Identity(own.get(ID), own.get(TIMESTAMP))
-        if now_ms is not None and identity.timestamp is None:
-            identity.timestamp = now_ms
+            shared = self._shared = {}
+            if ID in own:
+                shared[ID] = own[ID]
+            if TIMESTAMP in own:
+                shared[TIMESTAMP] = own[TIMESTAMP]
+        if now_ms is not None and TIMESTAMP not in shared:
+            shared[TIMESTAMP] = now_ms
         headers = MessageHeaders.__new__(MessageHeaders)
         headers._values = values
-        headers._identity = identity
+        headers._shared = shared
         return headers
 
     @property
@@ -178,7 +174,9 @@ class MessageHeaders(Mapping[str, object]):
 
     def annotated(self, name: str, value: object) -> "MessageHeaders":
         """Return these headers, id and timestamp included, with one more header."""
-        return self.sharing({**self._values, name: value})
+        values = self._values.copy()
+        values[name] = value
+        return self.sharing(values)
 
     def without(self, *names: str) -> "MessageHeaders":
         """Return these headers, id and timestamp included, without the named ones."""
@@ -247,20 +245,20 @@ class MessageHeaders(Mapping[str, object]):
         return values
 
     def _made_id(self) -> object:
-        identity = self._identity
-        if identity is None:
-            return new_id()
-        if identity.id is None:
-            identity.id = new_id()
-        return identity.id
+        made = None if self._shared is None else self._shared.get(ID)
+        if made is None:
+            made = new_id()
+            if self._shared is not None:
+                self._shared[ID] = made
+        return made
 
     def _made_timestamp(self) -> int:
-        identity = self._identity
-        if identity is None:
-            return current_clock().now_ms()
-        if not isinstance(identity.timestamp, int):
-            identity.timestamp = current_clock().now_ms()
-        return identity.timestamp
+        made = None if self._shared is None else self._shared.get(TIMESTAMP)
+        if not isinstance(made, int):
+            made = current_clock().now_ms()
+            if self._shared is not None:
+                self._shared[TIMESTAMP] = made
+        return made
 
     def __eq__(self, other: object) -> bool:
         """Compare all headers except `id` and `timestamp`."""
