@@ -141,7 +141,7 @@ class Turns(Generic[S]):
         room: Callable[[], int],
         start_worker: Callable[[], None],
     ) -> None:
-        """Make an empty queue of sources, and watch ``permits``.
+        """Make an empty queue of sources.
 
         Args:
             permits: The permits of the binding's handlers.
@@ -158,13 +158,13 @@ class Turns(Generic[S]):
         self._listed: set[S] = set()
         self._parked: deque[asyncio.Future[bool]] = deque()
         self._is_pump_due = False
+        self._is_watching = False
         self._is_closed = False
-        permits.watch(self._pump_soon)
 
     def close(self) -> None:
         """Stop watching the permits: no worker is started for them any more, and those that are parked end."""
         self._is_closed = True
-        self._permits.unwatch(self._pump_soon)
+        self._permits.unwatch(self._on_free)
         while self._parked:
             self._unpark(goes_on=False)
 
@@ -211,6 +211,8 @@ class Turns(Generic[S]):
 
     async def park(self) -> bool:
         """Wait until there may be messages for the running worker; return False if the worker is to end."""
+        if self._ready:
+            self._watch()
         if self._is_closed or len(self._parked) >= self._permits.free:
             return False
         parked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -229,6 +231,19 @@ class Turns(Generic[S]):
         if not parked.done():
             parked.set_result(goes_on)
 
+    def _watch(self) -> None:
+        """Watch the permits while messages wait for one: most are given back when none does."""
+        if not self._is_watching and not self._is_closed:
+            self._is_watching = True
+            self._permits.watch(self._on_free)
+
+    def _on_free(self) -> None:
+        if self._ready:
+            self._pump_soon()
+        else:
+            self._is_watching = False
+            self._permits.unwatch(self._on_free)
+
     def _pump_soon(self) -> None:
         if self._ready and not self._is_pump_due:
             self._is_pump_due = True
@@ -246,3 +261,5 @@ class Turns(Generic[S]):
             needed -= 1
         for _ in range(min(needed, self._room())):
             self._start_worker()
+        if self._ready:
+            self._watch()
