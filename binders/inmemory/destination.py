@@ -24,13 +24,6 @@ class _Partition:
     stored: deque[tuple[int, Message[bytes]]]
     end: int = 0
 
-    def add(self, now_ms: int, message: Message[bytes]) -> int:
-        """Store a message, and return its offset."""
-        self.stored.append((now_ms, message))
-        offset = self.end
-        self.end = offset + 1
-        return offset
-
     def since(self, start: StartPosition, since_ms: int) -> list[tuple[int, Message[bytes]]]:
         """Return the messages that a new group receives, each with its offset.
 
@@ -128,13 +121,17 @@ class Destination:
             partition: The number of the partition, modulo their count; None chooses the partitions in turn.
             sender: The sender's headers, whose id and timestamp the message has; None for new ones.
         """
-        chosen = (next(self._turns) if partition is None else partition) % len(self._kept)
+        kept = self._kept
+        chosen = (next(self._turns) if partition is None else partition) % len(kept)
         headers[PARTITION] = chosen
         headers[SEQUENCE] = next(self._sequence)
         now_ms = self._clock.now_ms()
         received = MessageHeaders.adopt(headers) if sender is None else sender.sharing(headers, now_ms=now_ms)
         message = Message(payload, received)
-        offset = self._kept[chosen].add(now_ms, message)
+        into = kept[chosen]
+        into.stored.append((now_ms, message))
+        offset = into.end
+        into.end = offset + 1
         if not self.groups:
             self.unheard += 1
         for group in self.groups.values():

@@ -37,9 +37,9 @@ class Deadlines:
 
     def begin(self) -> Call:
         """Begin a call of the running task; return it for :meth:`end`."""
-        task = asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None, "a receiver is called in a task"
-        loop = task.get_loop()
         call = Call(task, loop.time() + self._timeout, task.cancelling())
         self._calls[call] = None
         if self._timer is None:

@@ -70,7 +70,7 @@ class MessageReceiver:
     def __call__(self, message: Message[bytes], redeliveries: int) -> Awaitable[Settlement]:
         """Handle one delivery of a message; the result, to be awaited at once, is its settlement.
 
-        This is no coroutine itself, because each one on a message's path costs as much as several calls.
+        It is the coroutine of the attempts, and not awaited here, which would be another coroutine for each message.
 
         Args:
             message: The message as the binder received it.
