@@ -67,6 +67,12 @@ class UnhandledErrors(logging.Handler):
         self.reported.append(f"{context['message']}: {context.get('exception')!r} {context.get('task') or ''}")
 
 
+def exempt_from_collections() -> None:
+    """Collect garbage, and have later collections look only at what is made from now on, not at all modules."""
+    gc.collect()
+    gc.freeze()
+
+
 @contextmanager
 def no_unhandled_errors(loop: asyncio.AbstractEventLoop, but: str | None = None) -> Iterator[None]:
     """Fail at the end of the block if errors were logged or reported, except those with the text `but`."""

@@ -13,7 +13,7 @@ from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 from tests.contract.test_inmemory_contract import InMemoryEnvironment
 from tests.properties.shop import TAKES, Shop
-from tests.properties.stepping import SteppingLoop, no_tasks_left, no_unhandled_errors
+from tests.properties.stepping import SteppingLoop, exempt_from_collections, no_tasks_left, no_unhandled_errors
 
 # One worker counts the steps of a run, for all places at which it is interrupted.
 one_worker = pytest.mark.xdist_group
@@ -74,6 +74,7 @@ async def work_beside_another(shop: Shop, loop: SteppingLoop) -> None:
 
 def play(make: MakeEnvironment, home: Path, scene: Scene, takes: float = TAKES, complaint: str | None = None) -> None:
     """Run a scene with a busy application; only errors with the text `complaint` are allowed."""
+    exempt_from_collections()
     with VirtualTime(loop_factory=SteppingLoop) as time:
         loop = time.loop
         assert isinstance(loop, SteppingLoop)
