@@ -1,9 +1,13 @@
 """Concurrent consumption: listener calls in no particular order, at most `concurrency` at once.
 
-Workers make the calls: each is a task that takes one batch after the other from a common queue. One worker is enough as
-long as the listener never waits. So further workers start only if batches are left when every worker waits inside its
-call: first one, then 8, 64 and so on, up to `concurrency` and the free `Capacity`. A fast listener thus costs no task
-per message. A slow one soon gets all its calls, and calls that begin together may share what they send.
+Workers make the calls: each is a task that takes one batch after the other from the run of messages that a pull has
+brought, then from the next run; workers share the runs. One worker is enough as long as the listener never waits. So
+further workers start only if batches are left when every worker waits inside its call: first one, then 8, 64 and so on,
+up to `concurrency` and the free `Capacity`. A fast listener thus costs no task per message. A slow one soon gets all
+its calls, and calls that begin together may share what they send.
+
+Messages that are done are settled together, in the next turn of the loop or when anything is asked about their queue or
+its offset. So as long as calls do not wait, a message costs little more than its call.
 
 ::
 
@@ -22,6 +26,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import NamedTuple
 
 from rocket_client.connection.client import cancel
 from rocket_client.consuming.listener import (
@@ -64,8 +69,21 @@ _CALLS_IN_A_ROW = 64
 # A call whose bodies were decompressed counts as this many calls.
 _UNPACKING = 16
 
-_Batch = tuple[ProcessQueue, list[MessageExt]]
 _Failure = tuple[MessageExt, ConcurrentOutcome]
+
+
+class _Run(NamedTuple):
+    """Messages that wait for the listener.
+
+    Attributes:
+        process_queue: Their queue.
+        messages: The messages; workers take them from the front.
+        is_compressed: Whether the body of any of them may be compressed.
+    """
+
+    process_queue: ProcessQueue
+    messages: deque[MessageExt]
+    is_compressed: bool
 
 
 class ConcurrentConsumption(ListenerConsumption):
@@ -102,7 +120,7 @@ class ConcurrentConsumption(ListenerConsumption):
         self._max_reconsume_times = DEFAULT_MAX_RECONSUME_TIMES if times == -1 else times
         self._consume_timeout = settings.consume_timeout.total_seconds()
         self._contexts: dict[ProcessQueue, ConsumeContext] = {}
-        self._work: deque[_Batch] = deque()
+        self._work: deque[_Run] = deque()
         self._workers: set[asyncio.Task[None]] = set()
         # Workers that will run at the loop's next turn: they were just started, or yielded to the loop.
         self._ready = 0
@@ -115,7 +133,8 @@ class ConcurrentConsumption(ListenerConsumption):
         self._cleaner: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<ConcurrentConsumption {self._group}: {len(self._work)} batches wait, {len(self._workers)} workers>"
+        waiting = sum(len(run.messages) for run in self._work)
+        return f"<ConcurrentConsumption {self._group}: {waiting} messages wait, {len(self._workers)} workers>"
 
     def start(self) -> None:
         """Start the search for calls that take longer than `consume_timeout`."""
@@ -131,22 +150,21 @@ class ConcurrentConsumption(ListenerConsumption):
         self._contexts.pop(process_queue, None)
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Queue pulled messages for the listener, in batches of `consume_message_batch_max_size`.
+        """Queue pulled messages for the listener, which gets them in batches of `consume_message_batch_max_size`.
 
         Either all messages are queued, or none and an exception is raised: no worker could be started.
         """
-        size, work = self._batch_size, self._work
-        before = len(work)
-        if size == 1:
-            work.extend([(process_queue, [message]) for message in messages])
-        else:
-            work.extend((process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size))
+        if not messages:
+            return
+        run = _Run(process_queue, deque(messages), is_compressed(messages))
+        self._work.append(run)
         if not self._ready:
+            # Compressed bodies are decompressed before the next pull: the pull loop counts their memory.
+            pulls_first = bool(process_queue.lag) and not run.is_compressed
             try:
-                self._start_workers(1)
+                self._start_workers(1, pulls_first=pulls_first)
             except BaseException:
-                while len(work) > before:
-                    work.pop()
+                self._work.pop()
                 raise
 
     # Workers
@@ -170,9 +188,9 @@ class ConcurrentConsumption(ListenerConsumption):
             self._watches_capacity = False
             self._capacity.unwatch(self._on_capacity)
 
-    def _start_workers(self, count: int) -> None:
+    def _start_workers(self, count: int, *, pulls_first: bool = False) -> None:
         for _ in range(min(count, self._limit - len(self._workers))):
-            worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
+            worker = self._loop.create_task(self._run_worker(pulls_first), name=f"listener of {self._group}")
             self._ready += 1
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
@@ -192,34 +210,71 @@ class ConcurrentConsumption(ListenerConsumption):
         self._start_scheduled = False
         if self._ready:
             return
+        self._remove_ended_runs()
         if not self._work:
             self._burst = _GROWTH
             return
         if not self._has_capacity():
             return
-        count = min(self._burst, len(self._work))
-        self._start_workers(count if self._capacity is None else min(count, self._capacity.free))
-        self._burst *= _GROWTH
+        most = min(self._burst, self._limit - len(self._workers))
+        self._start_workers(self._waiting_batches(most if self._capacity is None else min(most, self._capacity.free)))
+        if self._burst < self._limit:
+            self._burst *= _GROWTH
 
-    async def _run_worker(self) -> None:
+    def _waiting_batches(self, most: int) -> int:
+        """Return the number of batches that wait, or `most` if that is less."""
+        count = 0
+        for run in self._work:
+            if count >= most:
+                break
+            count += -(-len(run.messages) // self._batch_size)
+        return min(count, most)
+
+    def _remove_ended_runs(self) -> None:
+        """Remove runs at the front whose messages were all taken, or whose queue was revoked."""
+        work = self._work
+        while work and (not work[0].messages or work[0].process_queue.dropped):
+            work.popleft()
+
+    async def _run_worker(self, pulls_first: bool) -> None:
         self._ready -= 1
+        if pulls_first:
+            # The queue has more messages. Its pull loop asks for them before this worker goes on, so that the broker
+            # reads them while the listener is called.
+            await self._yield_to_loop()
         work, calls = self._work, 0
-        while work and not self._stopped and self._has_capacity():
-            process_queue, messages = work.popleft()
-            if process_queue.dropped:
-                continue
-            if is_compressed(messages):
-                await self._unpack_and_consume(process_queue, messages)
-                calls += _UNPACKING
+        while True:
+            self._remove_ended_runs()
+            if not work or self._stopped or not self._has_capacity():
+                return
+            run = work[0]
+            if run.is_compressed:
+                calls += await self._consume_compressed(run)
             else:
-                await self._consume(process_queue, messages, messages)
-                calls += 1
+                calls += await self._consume(run.process_queue, run.messages, _CALLS_IN_A_ROW - calls)
             if calls >= _CALLS_IN_A_ROW:
                 calls = 0
-                self._ready += 1
-                await asyncio.sleep(0)
-                self._ready -= 1
-                self._schedule_start()
+                await self._yield_to_loop()
+
+    async def _yield_to_loop(self) -> None:
+        self._ready += 1
+        try:
+            await asyncio.sleep(0)
+        finally:
+            self._ready -= 1
+            self._schedule_start()
+
+    def _take(self, messages: deque[MessageExt]) -> list[MessageExt]:
+        """Take the next batch of a run."""
+        return [messages.popleft() for _ in range(min(self._batch_size, len(messages)))]
+
+    async def _consume_compressed(self, run: _Run) -> int:
+        """Make a call with the next batch of a run with compressed bodies; return as how many calls it counts."""
+        batch = self._take(run.messages)
+        if not is_compressed(batch):
+            return await self._consume(run.process_queue, deque(batch), 1)
+        await self._unpack_and_consume(run.process_queue, batch)
+        return _UNPACKING
 
     async def _unpack_and_consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         """Make a call with as many of the messages as fit decompressed into memory; queue the others again."""
@@ -236,7 +291,7 @@ class ConcurrentConsumption(ListenerConsumption):
             # Other calls may have taken the capacity while the bodies were decompressed. The compressed messages wait
             # again, at the front, and the decompressed bodies are freed.
             if not self._has_capacity():
-                self._work.appendleft((process_queue, messages))
+                self._work.appendleft(_Run(process_queue, deque(messages), is_compressed=True))
                 return
             await self._consume_unpacked(process_queue, messages, unpacked)
         finally:
@@ -252,47 +307,76 @@ class ConcurrentConsumption(ListenerConsumption):
             self._reject(process_queue, behind.pop(0), unpacked.error)
         # Before the call, which may take long: another worker can take these messages meanwhile.
         if behind:
-            self._work.appendleft((process_queue, behind))
+            self._work.appendleft(_Run(process_queue, deque(behind), is_compressed=True))
         if called:
-            await self._consume(process_queue, called, unpacked.messages)
+            await self._consume(process_queue, deque(called), 1, unpacked.messages)
 
     def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
         """Send a message whose body cannot be decompressed to the dead letter topic."""
         self._log_unreadable(error)
         self._resolve(process_queue, [message], [Reject(error)])
 
-    async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt], given: list[MessageExt]) -> None:
-        """Call the listener once and act on its outcomes.
+    async def _consume(
+        self,
+        process_queue: ProcessQueue,
+        messages: deque[MessageExt],
+        most_calls: int,
+        unpacked: list[MessageExt] | None = None,
+    ) -> int:
+        """Call the listener with one batch of a run after the other, and act on its outcomes; return how often.
+
+        Other workers may take batches of the same run meanwhile.
 
         Args:
             process_queue: The messages' queue.
-            messages: The messages as they were stored.
-            given: The same messages with their bodies decompressed, for the listener.
+            messages: The messages of the run that wait, as they were stored.
+            most_calls: The number of calls after which no other is made.
+            unpacked: The messages of the only call with their bodies decompressed, for the listener; None if they are
+                the same.
         """
-        process_queue.begin(messages, self._loop.time())
+        listener, context, size, now = self._listener, self._contexts[process_queue], self._batch_size, self._loop.time
+        done, count = process_queue.done, 0
+        calls = process_queue.begin_calls()
         try:
-            try:
-                outcome = await self._listener(given, self._contexts[process_queue])
-                is_success = outcome is None or (type(outcome) is Success and outcome.ack_index is None)
-                outcomes = None if is_success else _outcomes(messages, outcome)
-            except asyncio.CancelledError:
-                # The messages stay unsettled, for the queue's next member.
-                if self._stopped:
-                    raise
-                if is_being_cancelled():
-                    self._loop.call_later(LOCAL_RETRY_DELAY, self._fail_cancelled_call, process_queue, messages)
-                    raise
-                outcomes = self._failed(messages, awaited_something_cancelled())
-            except ENDS_THE_PROCESS:
-                raise
-            except BaseException as error:
-                outcomes = self._failed(messages, error)
-            if outcomes is None:
-                self._settle(process_queue, messages)
-            else:
-                self._resolve(process_queue, messages, outcomes)
+            while True:
+                batch = [messages.popleft()] if size == 1 else self._take(messages)
+                calls.messages = batch
+                calls.began = process_queue.last_consume_at = now()
+                try:
+                    outcome = await listener(batch if unpacked is None else unpacked, context)
+                    is_success = outcome is None or (type(outcome) is Success and outcome.ack_index is None)
+                    outcomes = None if is_success else _outcomes(batch, outcome)
+                except BaseException as error:
+                    outcomes = self._outcomes_of_failure(process_queue, batch, error)
+                if outcomes is None:
+                    if not done:
+                        self._settle_soon(process_queue)
+                    done += batch
+                else:
+                    self._resolve(process_queue, batch, outcomes)
+                count += 1
+                if not messages or count >= most_calls or process_queue.dropped or self._stopped:
+                    return count
+                if self._capacity is not None and not self._has_capacity():
+                    return count
         finally:
-            process_queue.end()
+            process_queue.end_calls(calls)
+
+    def _outcomes_of_failure(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], error: BaseException
+    ) -> Sequence[ConcurrentOutcome]:
+        """Return the outcomes of a call that raised an error; raise the error if it ends the worker."""
+        if isinstance(error, ENDS_THE_PROCESS):
+            raise error
+        if not isinstance(error, asyncio.CancelledError):
+            return self._failed(messages, error)
+        # The messages stay unsettled, for the queue's next member.
+        if self._stopped:
+            raise error
+        if is_being_cancelled():
+            self._loop.call_later(LOCAL_RETRY_DELAY, self._fail_cancelled_call, process_queue, messages)
+            raise error
+        return self._failed(messages, awaited_something_cancelled())
 
     def _fail_cancelled_call(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         """Handle a call whose task was cancelled as failed: the loop still runs, so this is not its end."""
@@ -328,7 +412,7 @@ class ConcurrentConsumption(ListenerConsumption):
     ) -> asyncio.Task[None]:
         # Sending back counts as a call, so that a rebalance waits for it before it commits. Otherwise the queue's next
         # member could get the message again, in addition to the copy in the retry topic.
-        process_queue.begin((), self._loop.time())
+        process_queue.begin(self._loop.time())
         task = self._loop.create_task(work, name=f"send back of {self._group}")
         self._send_backs.add(task)
         task.add_done_callback(self._send_backs.discard)

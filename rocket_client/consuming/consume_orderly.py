@@ -216,7 +216,7 @@ class OrderlyConsumption(ListenerConsumption):
     ) -> float | None:
         """Send a message whose body cannot be decompressed to the dead letter topic."""
         self._log_unreadable(error)
-        process_queue.begin((), self._loop.time())
+        process_queue.begin(self._loop.time())
         try:
             return await self._resolve(process_queue, messages, [Reject(error)])
         finally:
@@ -240,7 +240,7 @@ class OrderlyConsumption(ListenerConsumption):
         Returns:
             Seconds that the queue waits before its next call; None for no wait.
         """
-        process_queue.begin((), self._loop.time())
+        process_queue.begin(self._loop.time())
         try:
             outcomes = await self._call(process_queue, given, context)
             return await self._resolve(process_queue, messages, outcomes)
@@ -263,7 +263,7 @@ class OrderlyConsumption(ListenerConsumption):
         self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext, driver: "_Driver"
     ) -> None:
         """Handle the call that was cancelled as failed, then the queue's further messages."""
-        process_queue.begin((), self._loop.time())
+        process_queue.begin(self._loop.time())
         try:
             pause = await self._resolve(process_queue, messages, self._failed(messages, cancelled_its_own_task()))
         finally:

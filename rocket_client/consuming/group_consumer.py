@@ -206,9 +206,7 @@ class GroupConsumer(QueueReader[C]):
 
     def _read_queues(self) -> list[ReadQueue]:
         unwrap = self._namespace.unwrap
-        return [
-            ReadQueue(unwrap(each.message_queue.topic), each.lag, len(each), each.size) for each in self.process_queues
-        ]
+        return [ReadQueue(unwrap(each.message_queue.topic), each.lag, *each.cached()) for each in self.process_queues]
 
     def _acquire_client(self) -> RocketClient:
         name = self.settings.instance_name

@@ -55,6 +55,7 @@ class ListenerConsumption:
         self._batch_size = settings.consume_message_batch_max_size
         self._loop = asyncio.get_running_loop()
         self._stopped = False
+        self._settle_scheduled = False
 
     def _context(self, process_queue: ProcessQueue) -> ConsumeContext:
         queue = self._namespace.unwrap_queue(process_queue.message_queue)
@@ -98,3 +99,14 @@ class ListenerConsumption:
         offset = process_queue.settle(messages)
         if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
             self._offsets.update(process_queue.message_queue, offset, increase_only=not self._ORDERLY)
+
+    def _settle_soon(self, process_queue: ProcessQueue) -> None:
+        """Settle the messages of the queue that become done in this turn of the loop."""
+        self._offsets.follow(process_queue)
+        if not self._settle_scheduled:
+            self._settle_scheduled = True
+            self._loop.call_soon(self._settle_done)
+
+    def _settle_done(self) -> None:
+        self._settle_scheduled = False
+        self._offsets.catch_up()

@@ -16,6 +16,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from rocket_client.connection.broker_requests import BrokerRequests
+from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_remoting.wire.bodies import ResetOffsetBody, decode_body, encode_body
 from rocket_remoting.wire.errors import RemoteProtocolError, RemotingError, ResponseError
 from rocket_remoting.wire.message import MessageQueue
@@ -30,9 +31,11 @@ class OffsetStore(ABC):
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
+        self._moving: list[ProcessQueue] = []
 
     def get(self, queue: MessageQueue) -> int | None:
         """Return the queue's offset as this member knows it; None if unknown."""
+        self.catch_up()
         return self._offsets.get(queue)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
@@ -40,8 +43,23 @@ class OffsetStore(ABC):
         if not increase_only or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
+    def follow(self, process_queue: ProcessQueue) -> None:
+        """Note the queue's offset to commit in the next `catch_up`: a listener gets done with its messages."""
+        self._moving.append(process_queue)
+
+    def catch_up(self) -> None:
+        """Note the offsets of the queues given to `follow` that were not dropped. Called before offsets are read."""
+        if not self._moving:
+            return
+        moving, self._moving = self._moving, []
+        for process_queue in moving:
+            offset = process_queue.smallest_unsettled()
+            if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
+                self.update(process_queue.message_queue, offset, increase_only=True)
+
     def snapshot(self) -> dict[MessageQueue, int]:
         """Return all offsets that this member knows."""
+        self.catch_up()
         return dict(self._offsets)
 
     @abstractmethod
@@ -121,6 +139,7 @@ class BrokerOffsets(OffsetStore):
 
     async def _persist(self, queues: Collection[MessageQueue]) -> None:
         async with self._persisting:
+            self.catch_up()
             moved = {
                 queue: offset
                 for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
@@ -202,6 +221,7 @@ class LocalOffsets(OffsetStore):
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Write the file if an offset moved. Failures are logged; the next call tries again."""
+        self.catch_up()
         if self._offsets == self._written:
             return
         try:

@@ -155,7 +155,7 @@ class PullLoop:
             is_stuck = answer.status is PullStatus.NO_MATCHED_MSG and answer.next_begin_offset == offset
             offset = answer.next_begin_offset
             if messages:
-                fresh = list(queue.put(messages))
+                fresh = queue.put(messages)
                 try:
                     self._submit(queue, fresh)
                 except BaseException:

@@ -153,11 +153,13 @@ class QueuePulls:
             properties[PROPERTY_MIN_OFFSET] = smallest
             properties[PROPERTY_MAX_OFFSET] = largest
             message.broker_name = broker_name
+        if self._are_dead_letters:
             # The stored number counts redeliveries to the group that gave the message up. With it, one failure in this
             # group would be one too many.
-            if self._are_dead_letters:
+            for message in messages:
                 message.reconsume_times = 0
-            if self._renames:
+        if self._renames:
+            for message in messages:
                 message.topic = self._topic_of(message)
         return messages
 

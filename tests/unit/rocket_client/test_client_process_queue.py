@@ -1,8 +1,11 @@
 """The process queue: the offset to commit, and the limits on messages in memory."""
 
 import asyncio
+from collections.abc import Callable
 
-from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+import pytest
+
+from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ListenerCalls, ProcessQueue
 from rocket_remoting.wire.message import MessageExt, MessageQueue
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -17,6 +20,12 @@ def filled(first: int, last: int) -> tuple[ProcessQueue, dict[int, MessageExt]]:
     queue, pulled = ProcessQueue(QUEUE), messages(first, last)
     queue.put(pulled)
     return queue, {message.queue_offset: message for message in pulled}
+
+
+def called(queue: ProcessQueue, message: MessageExt, *, began: float) -> ListenerCalls:
+    calls = queue.begin_calls()
+    calls.messages, calls.began = [message], began
+    return calls
 
 
 def test_settled_queue_commits_the_next_offset() -> None:
@@ -98,12 +107,12 @@ def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
     """With two calls in progress, both must end."""
 
     async def main() -> None:
-        queue, pulled = filled(1, 2)
+        queue, _ = filled(1, 2)
         loop = asyncio.get_running_loop()
         assert await queue.wait_idle(10)
-        for offset, end in ((1, 1), (2, 3)):
-            queue.begin([pulled[offset]], loop.time())
-            loop.call_later(end, queue.end)
+        loop.call_later(1, queue.end_calls, queue.begin_calls())
+        queue.begin(loop.time())
+        loop.call_later(3, queue.end)
         assert not await queue.wait_idle(2)
         assert await queue.wait_idle(10)
         assert loop.time() == 3
@@ -114,14 +123,28 @@ def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
 def test_only_the_first_message_can_expire() -> None:
     """By the start time of the call that has it."""
     queue, pulled = filled(1, 3)
-    queue.begin([pulled[1]], now=100)
-    queue.begin([pulled[2]], now=50)
+    called(queue, pulled[1], began=100)
+    called(queue, pulled[2], began=50)
     assert queue.expired(before=90) is None
     assert queue.expired(before=101) is pulled[1]
     queue.settle([pulled[1]])
     assert queue.expired(before=90) is pulled[2]
     queue.settle([pulled[2]])
     assert queue.expired(before=1000) is None
+
+
+def test_message_expires_only_in_its_call() -> None:
+    """Not before the call begins, and not after it has ended."""
+    queue, pulled = filled(1, 2)
+    calls = called(queue, pulled[2], began=1)
+    assert queue.expired(before=9) is None
+    calls.messages, calls.began = [pulled[1], pulled[2]], 2
+    assert "2 messages since 2" in repr(calls)
+    assert queue.expired(before=2) is None
+    assert queue.expired(before=9) is pulled[1]
+    queue.end_calls(calls)
+    assert queue.expired(before=9) is None
+    assert queue.calls == 0
 
 
 def test_orderly_messages_are_taken_and_put_back_at_the_front() -> None:
@@ -169,12 +192,14 @@ def test_clear_removes_messages_order_and_size() -> None:
 def test_settling_a_message_from_before_a_reset_has_no_effect() -> None:
     """After the reset another message with that offset is in the queue."""
     queue, first = filled(7, 7)
-    queue.begin(first.values(), now=1.0)
+    called(queue, first[7], began=1.0)
     queue.settle(first.values())
     again = messages(7, 7)
     queue.put(again)
     assert (first[7] in queue, again[0] in queue) == (False, True)
     assert queue.expired(before=100.0) is None
+    assert queue.settle(first.values()) == 7
+    assert again[0] in queue
 
 
 def test_cleared_queue_has_nothing_to_commit() -> None:
@@ -192,3 +217,55 @@ def test_skip_does_not_pass_unsettled_messages() -> None:
     assert queue.settle(pulled.values()) == 4
     assert queue.skip_to(100)
     assert queue.smallest_unsettled() == 100
+
+
+@pytest.mark.parametrize(
+    ("question", "some", "every"),
+    [
+        (len, 1, 0),
+        (lambda queue: queue.smallest_unsettled(), 2, 4),
+        (lambda queue: queue.position, 2, 4),
+        (lambda queue: queue.stored_size, 10, 0),
+        (lambda queue: queue.size, 10, 0),
+        (lambda queue: queue.max_span, 0, 0),
+        (lambda queue: queue.cached_offsets(), (2, 2), (0, 0)),
+        (lambda queue: queue.skip_to(50), False, True),
+        (lambda queue: queue.settle(messages(9, 9)), 2, NOTHING_TO_COMMIT),
+        (lambda queue: len(queue.put(messages(1, 3))), 2, 3),
+    ],
+)
+def test_messages_that_are_done_do_not_count(
+    question: Callable[[ProcessQueue], object], some: object, every: object
+) -> None:
+    """Whatever is asked first, when 1 and 3 of three messages are done, or all."""
+    for done, answer in (([3, 1], some), ([1, 2, 3], every)):
+        queue, pulled = ProcessQueue(QUEUE), messages(1, 3, size=10)
+        queue.put(pulled)
+        queue.done += [pulled[offset - 1] for offset in done]
+        assert question(queue) == answer
+        assert not queue.done
+
+
+def test_cached_messages_are_counted_without_a_change() -> None:
+    """Another thread may ask while the loop's thread adds messages that are done."""
+    queue, pulled = ProcessQueue(QUEUE), messages(1, 4, size=10)
+    queue.put(pulled)
+    queue.growth = 5
+    queue.done += pulled[:3]
+    assert queue.cached() == (1, 15)
+    assert queue.done == pulled[:3]
+    assert "1 unsettled" in repr(queue)
+
+
+def test_done_messages_wake_the_puller(virtual: VirtualTime) -> None:
+    """When anything is asked about the queue, which removes them."""
+
+    async def main() -> None:
+        queue, pulled = filled(1, 10)
+        loop = asyncio.get_running_loop()
+        queue.done += [pulled[offset] for offset in range(1, 8)]
+        loop.call_later(1, queue.smallest_unsettled)
+        await queue.wait_for_capacity(3, 50)
+        assert loop.time() == 1
+
+    virtual.run(main())
