@@ -139,12 +139,16 @@ class OrderlyConsumption(ListenerConsumption):
             driver.arrival.set()
 
     async def _drive(self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver") -> None:
-        calls, lock_retry = 0, FIRST_LOCK_RETRY
+        lock_retry = FIRST_LOCK_RETRY
         while not self._is_over(process_queue):
             if not process_queue.has_waiting:
                 # No task runs between the check and this line, so no arrival is missed.
                 driver.arrival.clear()
                 await driver.arrival.wait()
+                # The pull loop asks for the queue's further messages first, so that the broker reads them while the
+                # listener is called; but it counts the memory of decompressed bodies before it asks.
+                if process_queue.lag and not process_queue.is_compressed_next(self._batch_size):
+                    await asyncio.sleep(0)
                 continue
             # Asked before a permit is taken: a queue without its lock does not keep the other queues from their calls.
             if not await self._is_locked(process_queue):
@@ -155,21 +159,46 @@ class OrderlyConsumption(ListenerConsumption):
             async with self._permits:
                 if process_queue.is_compressed_next(self._batch_size):
                     pause = await self._unpack_and_consume(process_queue, context)
+                    driver.calls += 1
                 else:
                     if self._capacity_queue is not None:
                         await self._capacity_queue.wait()
                     if self._is_late(process_queue):
                         continue
-                    messages = process_queue.take(self._batch_size)
-                    pause = await self._consume(process_queue, messages, messages, context)
-                    del messages  # or the local name would keep them in memory until the queue's next messages come
-            calls += 1
+                    pause = await self._consume_in_a_row(process_queue, context, driver)
             if self._is_over(process_queue):
                 return
             if pause is not None:
                 await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
-            elif calls % _CALLS_IN_A_ROW == 0:
+            elif driver.calls >= _CALLS_IN_A_ROW:
+                driver.calls = 0
                 await asyncio.sleep(0)
+
+    async def _consume_in_a_row(
+        self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver"
+    ) -> float | None:
+        """Make a call, and further ones as long as a driver would not have to wait before the next.
+
+        Returns:
+            Seconds that the queue waits before its next call; None for no wait.
+        """
+        while True:
+            messages = process_queue.take(self._batch_size)
+            pause = await self._consume(process_queue, messages, messages, context)
+            driver.calls += 1
+            if pause is not None or driver.calls >= _CALLS_IN_A_ROW or not self._may_go_on(process_queue):
+                return pause
+
+    def _may_go_on(self, process_queue: ProcessQueue) -> bool:
+        """Return whether the steps before a call can be left out: none of them would have to wait."""
+        return (
+            process_queue.has_waiting
+            and not process_queue.is_compressed_next(self._batch_size)
+            # Otherwise another queue may wait for the permit.
+            and not self._permits.locked()
+            and (self._capacity_queue is None or self._capacity_queue.is_free)
+            and not self._is_late(process_queue)
+        )
 
     def _is_over(self, process_queue: ProcessQueue) -> bool:
         return process_queue.dropped or self._stopped
@@ -242,8 +271,18 @@ class OrderlyConsumption(ListenerConsumption):
         """
         process_queue.begin(self._loop.time())
         try:
-            outcomes = await self._call(process_queue, given, context)
-            return await self._resolve(process_queue, messages, outcomes)
+            try:
+                outcome = await self._listener(given, context)
+                is_success = outcome is None or type(outcome) is Success
+                outcomes = None if is_success else _outcomes(given, outcome)
+            except BaseException as error:
+                outcomes = self._outcomes_of_failure(process_queue, given, error)
+            if outcomes is not None:
+                return await self._resolve(process_queue, messages, outcomes)
+            if not process_queue.done:
+                self._settle_soon(process_queue)
+            process_queue.done += messages
+            return None
         except asyncio.CancelledError:
             if not self._is_over(process_queue):
                 self._loop.call_later(LOCAL_RETRY_DELAY, self._replace_driver, process_queue, messages, context)
@@ -272,23 +311,17 @@ class OrderlyConsumption(ListenerConsumption):
         await asyncio.sleep(pause or 0)
         await self._drive(process_queue, context, driver)
 
-    async def _call(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext
-    ) -> Sequence[OrderlyOutcome] | None:
-        """Return the listener's outcome for each message; None if all succeeded.
-
-        Any failure of the listener becomes Suspend, so that the queue's driver continues.
-        """
-        try:
-            return _outcomes(messages, await self._listener(messages, context))
-        except asyncio.CancelledError:
-            if self._is_over(process_queue) or is_being_cancelled():
-                raise
-            return self._failed(messages, awaited_something_cancelled())
-        except ENDS_THE_PROCESS:
-            raise
-        except BaseException as error:
+    def _outcomes_of_failure(
+        self, process_queue: ProcessQueue, messages: Sequence[MessageExt], error: BaseException
+    ) -> Sequence[OrderlyOutcome]:
+        """Return the outcomes of a call that raised an error, so that the driver goes on, or raise the error."""
+        if isinstance(error, ENDS_THE_PROCESS):
+            raise error
+        if not isinstance(error, asyncio.CancelledError):
             return self._failed(messages, error)
+        if self._is_over(process_queue) or is_being_cancelled():
+            raise error
+        return self._failed(messages, awaited_something_cancelled())
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[OrderlyOutcome]:
         self._log_failed_call(messages, error)
@@ -298,11 +331,8 @@ class OrderlyConsumption(ListenerConsumption):
         self,
         process_queue: ProcessQueue,
         messages: list[MessageExt],
-        outcomes: Sequence[OrderlyOutcome] | None,
+        outcomes: Sequence[OrderlyOutcome],
     ) -> float | None:
-        if outcomes is None:
-            self._settle(process_queue, messages)
-            return None
         kept: list[MessageExt] = []
         done: list[MessageExt] = []
         pause = 0.0
@@ -350,15 +380,13 @@ class OrderlyConsumption(ListenerConsumption):
         self._drivers.clear()
 
 
-def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome] | None:
-    """Return the outcome for each message; None if all succeeded.
+def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome]:
+    """Return the outcome for each message.
 
     Raises:
         TypeError: `outcome` is not an outcome, or not a list of one for each message.
     """
-    if outcome is None or isinstance(outcome, Success):
-        return None
-    if isinstance(outcome, Suspend | Reject):
+    if isinstance(outcome, OrderlyOutcome):
         return [outcome] * len(messages)
     if isinstance(outcome, Sequence) and len(outcome) == len(messages):
         outcomes = [one for one in outcome if isinstance(one, OrderlyOutcome)]
@@ -371,12 +399,14 @@ def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[Order
 
 
 class _Driver:
-    __slots__ = ("arrival", "task")
+    __slots__ = ("arrival", "calls", "task")
 
     task: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.arrival = asyncio.Event()
+        self.calls = 0
+        """Calls since the driver has yielded to the event loop."""
 
 
 class _CapacityQueue:
@@ -393,9 +423,14 @@ class _CapacityQueue:
         # Drivers that were woken and do not run yet. Each of them is to take one unit of the free capacity.
         self._woken = 0
 
+    @property
+    def is_free(self) -> bool:
+        """Whether `wait` would not have to wait."""
+        return not self._waiting and self._capacity.free > self._woken
+
     async def wait(self) -> None:
         """Wait until the listener has capacity for a call of this driver, which must begin at once."""
-        if not self._waiting and self._capacity.free > self._woken:
+        if self.is_free:
             return
         while True:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
