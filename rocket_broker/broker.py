@@ -21,7 +21,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.processors.broker_context import BrokerContext
-from rocket_broker.processors.send_runs import SendRuns
+from rocket_broker.processors.send_runs import RUN_CODES, SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
 from rocket_broker.replication.master_address import MasterAddress
@@ -337,7 +337,7 @@ class Broker:
 
     def _frames_handler(self) -> FramesHandler:
         turns = self.fast_failure
-        return FramesHandler(self._take_frames, self._take_alone, turns.begin_turn, turns.end_turn)
+        return FramesHandler(RUN_CODES, self._take_frames, self._take_alone, turns.begin_turn, turns.end_turn)
 
     def _take_frames(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[tuple[int, bytes]] | None:
         return self._send_runs.take(received) if self._send_runs is not None else None

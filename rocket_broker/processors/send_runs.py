@@ -3,7 +3,7 @@
 ::
 
     received of A    send | batch | pull | send | …
-    received of B    send | send
+    received of B    send | send         └─ run, of A alone
                      └── run ────┘                       parsed, stored and answered by the native core
 
 A plain request that is alone, as of a client that sends and waits for the answer, takes one call of the core.
@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 
     from rocket_broker.store.consume_queue import ConsumeQueue
 
-__all__ = ["MOST_SENDS", "SendRuns"]
+__all__ = ["MOST_SENDS", "RUN_CODES", "SendRuns"]
 
+RUN_CODES = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+"""The codes of the requests that a run may have."""
 MOST_SENDS = 128
 """Maximum number of requests of a run. With as many messages as `PART_MESSAGES` they take about a millisecond."""
 
@@ -58,7 +60,7 @@ _USUAL_BEGIN = b'{"code":'
 _CODE = _PREFIX + len(_USUAL_BEGIN)
 _DIGIT_OF_SENDS = ord("3")
 _BEGINS_OF_SENDS = bytes((_DIGIT_OF_SENDS, ord(" ")))
-"""What follows the usual begin in sends, whose codes are 310 and 320; a header with spaces may have any code."""
+"""What follows the usual begin in `RUN_CODES`, 310 and 320; a header with spaces may have any code."""
 
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""

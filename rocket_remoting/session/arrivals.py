@@ -63,8 +63,10 @@ class Arrivals(Generic[_Connection]):
         take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
         begin_turn: Called when the first requests of a turn have arrived.
         end_turn: Called when all requests of a turn have been handled.
+        codes: The codes of the requests that `take` may handle.
 
     Attributes:
+        codes: As given.
         take: As given.
         take_alone: As given.
         begin_turn: As given.
@@ -74,7 +76,7 @@ class Arrivals(Generic[_Connection]):
     # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn, and `alone` is None.
     __slots__ = (
         "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "alone", "begin_turn",
-        "take", "take_alone",
+        "codes", "take", "take_alone",
     )  # fmt: skip
 
     def __init__(
@@ -84,7 +86,10 @@ class Arrivals(Generic[_Connection]):
         take_alone: Callable[[_Connection, memoryview], tuple[int, bytes] | None],
         begin_turn: Callable[[], None],
         end_turn: Callable[[], None],
+        *,
+        codes: Collection[int],
     ) -> None:
+        self.codes = codes
         self.take = take
         self.take_alone = take_alone
         self._buffer = buffer

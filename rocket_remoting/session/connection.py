@@ -56,6 +56,7 @@ class FramesHandler(msgspec.Struct, frozen=True):
     """Handles the first frames that connections have received, without decoding them into commands.
 
     Attributes:
+        codes: The codes of the requests that `take` may handle.
         take: Called with what each connection has received, which begins with a whole frame. It returns for each the
             number of bytes that it has handled, and the frames of the answers; or None if it has handled none.
         take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
@@ -63,6 +64,7 @@ class FramesHandler(msgspec.Struct, frozen=True):
         end_turn: Called when all requests of the turn have been handled.
     """
 
+    codes: frozenset[int]
     take: TakeFrames
     take_alone: Callable[["Connection", memoryview], tuple[int, bytes] | None]
     begin_turn: Callable[[], None]
@@ -625,13 +627,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_until(self, until: float, may_take: bool) -> None:
         limit = self._limits.max_pending_bytes
-        decoder = self._decoder
-        take = self._arrivals.take if may_take and self._arrivals is not None else None
+        decoder, arrivals = self._decoder, self._arrivals
         self._reading = True
         try:
             while True:
-                readable = decoder.readable() if take is not None else None
-                taken = take([(self, readable)]) if take is not None and readable else None
+                taken = None
+                if may_take and arrivals is not None and (readable := decoder.readable()):
+                    taken = arrivals.take(((self, readable),))
                 if taken is not None:
                     ((count, answers),) = taken
                     self._note_request()
@@ -641,14 +643,13 @@ class Connection(asyncio.BufferedProtocol):
                     if not decoder.skip(count):
                         break
                 else:
-                    take = None  # the frames behind one that is not taken are decoded
                     command = decoder.next()
                     if command is None:
                         break
-                    if command.flag & RESPONSE_FLAG:
-                        self._answered(command)
-                    else:
-                        self._handle(command)
+                    (self._answered if command.flag & RESPONSE_FLAG else self._handle)(command)
+                    # A client that receives and sends may write pulls and sends together. But behind a request that
+                    # was not taken though it has such a code, others are decoded too, so that none is read twice.
+                    may_take = arrivals is not None and command.code not in arrivals.codes
                 # Flush now, so that asyncio's buffer and with it `_stalled` are up to date for the check
                 # below. Otherwise one read with many pulls could pile up any number of responses.
                 if self._outgoing_size > limit:

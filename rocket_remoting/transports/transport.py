@@ -121,6 +121,7 @@ class Server:
                 frames_handler.take_alone,
                 frames_handler.begin_turn,
                 frames_handler.end_turn,
+                codes=frames_handler.codes,
             )
         self._closing = False
         # Number of connections of each address except the server's own.

@@ -31,6 +31,7 @@ class Stand:
     Attributes:
         taken: How many connections each call of `_take` got requests of.
         handled: The bodies of the requests in the order in which they were handled, those that were taken included.
+        decoded: The bodies of the requests that were not taken.
         turns: How many turns have begun and ended.
         is_broken: Whether a request with the body ``defect`` raises an error when it is taken.
         opened: The connections that were accepted.
@@ -40,6 +41,7 @@ class Stand:
     def __init__(self) -> None:
         self.taken: list[int] = []
         self.handled: list[bytes] = []
+        self.decoded: list[bytes] = []
         self.turns = [0, 0]
         self.is_broken = False
         self.opened: asyncio.Queue[Connection] = asyncio.Queue()
@@ -47,7 +49,9 @@ class Stand:
 
     async def open(self, count: int) -> list[socket.socket]:
         """Return sockets that the server has accepted."""
-        frames = FramesHandler(self._take, self._take_alone, lambda: self._count(0), lambda: self._count(1))
+        frames = FramesHandler(
+            frozenset({TAKEN}), self._take, self._take_alone, lambda: self._count(0), lambda: self._count(1)
+        )
         self.server = await TcpTransport().serve(
             "127.0.0.1",
             0,
@@ -75,16 +79,17 @@ class Stand:
         return None if taken is None else taken[0]
 
     def _take_first(self, frames: memoryview) -> tuple[int, bytes]:
-        command = FrameDecoder().feed(frames)[0]
-        if command.code != TAKEN:
+        size = int.from_bytes(frames[:4], "big") + 4
+        (command,) = FrameDecoder().feed(frames[:size])
+        if command.code != TAKEN or command.body == b"unusual":
             return 0, b""
         if self.is_broken and command.body == b"defect":
             raise RuntimeError("defect")
         self.handled.append(bytes(command.body))
-        size = int.from_bytes(frames[:4], "big") + 4
         return size, b"".join(RemotingCommand.response(command).encode())
 
     def _handle(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
+        self.decoded.append(bytes(command.body))
         self.handled.append(bytes(command.body))
         return RemotingCommand.response(command)
 
@@ -156,13 +161,18 @@ class _Receiver:
         raise AssertionError(reason)
 
 
+def new_arrivals(buffer: ReceiveBuffer) -> Arrivals[_Receiver]:
+    """Return arrivals that take nothing."""
+    return Arrivals(buffer, lambda received: None, lambda *_: None, lambda: None, lambda: None, codes={TAKEN})
+
+
 @pytest.mark.parametrize(("used", "connections"), [(ReceiveBuffer.MOST_USED, 1), (100, 64)])
 def test_requests_are_handled_early_if_the_next_read_would_lack_room(used: int, connections: int) -> None:
     """Or when there are many connections: then their requests are handled at once."""
 
     async def main() -> None:
         buffer = ReceiveBuffer()
-        arrivals = Arrivals[_Receiver](buffer, lambda received: None, lambda *_: None, lambda: None, lambda: None)
+        arrivals = new_arrivals(buffer)
         receivers = [_Receiver() for _ in range(connections)]
         for receiver in receivers:
             assert not any(each.is_handled for each in receivers)
@@ -178,9 +188,7 @@ def test_connection_that_comes_alone_is_handled_at_once() -> None:
     """Unless another connection was read last, or several were read in the iteration before."""
 
     async def main() -> None:
-        arrivals = Arrivals[_Receiver](
-            ReceiveBuffer(), lambda received: None, lambda *_: None, lambda: None, lambda: None
-        )
+        arrivals = new_arrivals(ReceiveBuffer())
         first, second, third = (_Receiver() for _ in range(3))
         at_once = []
         for reads in ([first], [first], [second], [second], [second], [first, second, third], [third], [third]):
@@ -214,6 +222,26 @@ def test_requests_of_a_connection_that_comes_alone_are_handled_in_order() -> Non
         assert len(stand.taken) == taken + 1  # asked once, and not again before it is decoded
 
     with_stand(scene, 1)
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+@pytest.mark.parametrize(
+    ("code", "body", "decoded"),
+    [(OTHER, b"pull", [b"pull"]), (TAKEN, b"unusual", [b"unusual", b"send", b"send"])],
+)
+def test_requests_behind_one_of_another_kind_are_taken(
+    code: int, body: bytes, decoded: list[bytes], connections: int
+) -> None:
+    """But not behind one of their own kind that was not taken: each of them would be read twice."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        for own in sockets:
+            own.sendall(request(code, 0, body) + request(TAKEN, 1, b"send") + request(TAKEN, 2, b"send"))
+        for own in sockets:
+            assert await answers(own, 3) == [0, 1, 2]
+        assert sorted(stand.decoded) == sorted(decoded * connections)
+
+    with_stand(scene, connections)
 
 
 def test_requests_that_are_not_taken_are_handled_individually() -> None:

@@ -133,7 +133,7 @@ def test_a_connection_that_is_read_twice_in_a_turn_keeps_what_it_has() -> None:
 
     async def main() -> None:
         transport = MemoryTransport()
-        frames = FramesHandler(lambda received: None, lambda *_: None, lambda: None, lambda: None)
+        frames = FramesHandler(frozenset(), lambda received: None, lambda *_: None, lambda: None, lambda: None)
         server = await transport.serve("broker", 10911, handle, frames_handler=frames)
         write_at_once = Limits(max_pending_bytes=1)
         first, second = [await transport.connect(server.address, limits=write_at_once) for _ in range(2)]
