@@ -15,7 +15,8 @@ them all. Pull requests of a queue with equal filters share one comparison for e
 that a message causes is bounded, for each connection, each address and each queue.
 
 There may be 250,000 held pull requests, all of one queue or due at one moment. So work on many of them runs in steps
-(`BackgroundSteps`), and a single timer of the loop serves all suspend timeouts::
+(`BackgroundSteps`), and a single timer of the loop serves all suspend timeouts. Only the answer to a pull request that
+is the only one at its queue, and asks for whatever comes, takes no steps::
 
     message ─────────────────┐
     timer ───────────────────┼──► BackgroundSteps: remove a pull request, read and answer it, take the next
@@ -29,10 +30,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
-from rocket_broker.filter.pull_filter import PullFilter
+from rocket_broker.filter.pull_filter import EVERYTHING, PullFilter
 from rocket_broker.limits.owner_quota import PARTS, OwnerQuota
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.loop_steps import BackgroundSteps
+from rocket_broker.loop.watchdog import Watchdog
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -67,6 +69,8 @@ _MOST_ARRIVALS = 10_000
 """Maximum number of stored runs of a queue that wait for comparison. Beyond, the queue's pull requests are answered
 without a comparison."""
 _CODES_A_STEP = 256
+_ANSWERED_WITHOUT_STEPS = 8
+"""Pull requests that are answered one after the other, each in some 50 µs, before answering goes on in steps."""
 
 QueueKey = tuple[str, int]
 _Work = Generator[None, None, None]
@@ -101,6 +105,7 @@ class HeldPullRequest:
         header: The header of the request.
         answers_at_once: Whether the answer is written at once, and not at the end of this turn of the loop, when others
             of its connection could leave with it.
+        cost: Comparisons that a message causes.
         is_held: Whether the request waits.
         key: Topic and queue.
         resume: Reads the queue again and answers the request.
@@ -109,7 +114,8 @@ class HeldPullRequest:
     """
 
     __slots__ = (
-        "answers_at_once", "command", "connection", "due", "filter", "header", "is_held", "key", "resume", "size",
+        "answers_at_once", "command", "connection", "cost", "due", "filter", "header", "is_held", "key", "resume",
+        "size",
     )  # fmt: skip
 
     def __init__(
@@ -128,6 +134,7 @@ class HeldPullRequest:
         self.header = header
         self.key: QueueKey = (header.topic, header.queue_id)
         self.filter = wanted
+        self.cost = wanted.cost
         self.resume = resume
         self.due = 0.0
         self.is_held = False
@@ -155,7 +162,7 @@ class _OfConnection:
     def remove(self, pull: HeldPullRequest) -> None:
         del self.pulls[pull]
         self.size -= pull.size
-        self.costs[pull.key] -= pull.filter.cost
+        self.costs[pull.key] -= pull.cost
         if not self.costs[pull.key]:
             del self.costs[pull.key]
 
@@ -193,7 +200,7 @@ class _AtQueue:
         Raises:
             Refusal: A message would cause too many comparisons.
         """
-        alike, cost = self.alike.get(pull.filter), pull.filter.cost
+        alike, cost = self.alike.get(pull.filter), pull.cost
         if alike is None and self.cost + cost > MAX_COST_OF_QUEUE:
             raise _busy(f"the filters of the pulls at {pull.place} take {self.cost} of {MAX_COST_OF_QUEUE} comparisons")
         address, quota = pull.connection.counted_as, MAX_COST_OF_QUEUE // PARTS
@@ -208,13 +215,13 @@ class _AtQueue:
         alike = self.alike.get(pull.filter)
         if alike is None:
             alike = self.alike[pull.filter] = _Alike()
-            self.cost += pull.filter.cost
+            self.cost += pull.cost
         alike.pulls[pull] = None
         address = pull.connection.counted_as
         if address:
             alike.addresses[address] = pulls = alike.addresses.get(address, 0) + 1
             if pulls == 1:
-                self.costs[address] = self.costs.get(address, 0) + pull.filter.cost
+                self.costs[address] = self.costs.get(address, 0) + pull.cost
 
     def remove(self, pull: HeldPullRequest) -> None:
         """Remove the pull request."""
@@ -225,12 +232,12 @@ class _AtQueue:
             alike.addresses[address] -= 1
             if not alike.addresses[address]:
                 del alike.addresses[address]
-                self.costs[address] -= pull.filter.cost
+                self.costs[address] -= pull.cost
                 if not self.costs[address]:
                     del self.costs[address]
         if not alike.pulls:
             del self.alike[pull.filter]
-            self.cost -= pull.filter.cost
+            self.cost -= pull.cost
 
 
 class PullRequestHold:
@@ -276,11 +283,12 @@ class PullRequestHold:
         # New objects enter the tables only after the check: a refused pull request leaves nothing behind.
         mine = self._by_connection.get(pull.connection) or _OfConnection()
         at_queue = self._by_queue.get(pull.key) or _AtQueue()
-        cost = mine.costs.get(pull.key, 0) + pull.filter.cost
+        cost = mine.costs.get(pull.key, 0) + pull.cost
         self._check_capacity(pull, mine, at_queue, cost)
         self._count += 1
         self._size += pull.size
-        self._quota.count(pull.size, pull.connection.counted_as)
+        if pull.connection.counted_as:
+            self._quota.count(pull.size, pull.connection.counted_as)
         mine.size += pull.size
         mine.costs[pull.key] = cost
         mine.pulls[pull] = None
@@ -296,7 +304,8 @@ class PullRequestHold:
             raise _busy(f"the pulls of this connection take {mine.size} of {MAX_BYTES_PER_CONNECTION} bytes")
         if cost > MAX_COST:
             raise _busy(f"the filters of this connection's pulls at {pull.place} take more than {MAX_COST} comparisons")
-        self._quota.check(pull.size, pull.connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        if pull.connection.counted_as:
+            self._quota.check(pull.size, pull.connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
         at_queue.check_capacity(pull)
 
     def messages_arrived(
@@ -331,7 +340,38 @@ class PullRequestHold:
             self._background.add("removing the pull requests of a closed connection", self._forget_all(mine))
 
     def _wake(self) -> None:
-        self._background.add("answering pull requests whose messages have arrived", self._wake_steps())
+        try:
+            # A few messages for consumers that are alone at their queues, as at a low rate, take no steps.
+            for _ in range(_ANSWERED_WITHOUT_STEPS):
+                pull = self._pull_alone()
+                if pull is None:
+                    break
+                del self._arrived[pull.key]
+                with Watchdog("answering a pull request whose message has arrived"):
+                    self._forget(pull)
+                    pull.answers_at_once = not self._arrived
+                    self._end(pull)
+        finally:
+            self._is_waking = bool(self._arrived)
+            if self._is_waking:
+                self._background.add("answering pull requests whose messages have arrived", self._wake_steps())
+
+    def _pull_alone(self) -> HeldPullRequest | None:
+        """Return the pull request to answer for one of the queues at which messages have arrived.
+
+        Returns:
+            None unless it is the only one at its queue and asks for whatever comes, and no work is in line.
+        """
+        if not self._arrived or self._background:
+            return None
+        key, arrivals = next(iter(self._arrived.items()))
+        at_queue = self._by_queue.get(key)
+        alike = at_queue.alike.get(EVERYTHING) if at_queue is not None and len(at_queue.alike) == 1 else None
+        if alike is None or len(alike.pulls) != 1:
+            return None
+        (pull,) = alike.pulls
+        first, tags_codes = arrivals[-1]
+        return pull if pull.header.queue_offset < first + (len(tags_codes) or 1) else None
 
     def _wake_steps(self) -> _Work:
         try:
@@ -469,7 +509,8 @@ class PullRequestHold:
                 del self._by_due[pull.due]
         self._count -= 1
         self._size -= pull.size
-        self._quota.count(-pull.size, pull.connection.counted_as)
+        if pull.connection.counted_as:
+            self._quota.count(-pull.size, pull.connection.counted_as)
         at_queue = self._by_queue[pull.key]
         at_queue.remove(pull)
         if not at_queue.alike:

@@ -65,15 +65,16 @@ class Stage:
         self,
         offset: int = 10,
         *,
+        queue_id: int = 0,
         seconds: float = 15.0,
         codes: frozenset[int] | None = None,
         properties: CountingFilter | None = None,
         resume: Callable[[HeldPullRequest], None] | None = None,
         connection: Connection | None = None,
     ) -> bool:
-        """Hold a pull of queue 0 of ``t``; return whether the limits allowed it."""
+        """Hold a pull of ``t``; return whether the limits allowed it."""
         header = PullMessageRequestHeader(
-            consumer_group="g", topic="t", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=2,
+            consumer_group="g", topic="t", queue_id=queue_id, queue_offset=offset, max_msg_nums=32, sys_flag=2,
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
@@ -131,6 +132,26 @@ def test_messages_stored_together_wake_a_pull_once() -> None:
         assert stage.resumed == []
         await asyncio.sleep(0)
         assert len(stage.resumed) == 1
+
+    on_stage(scene)
+
+
+def test_messages_at_many_queues_wake_the_pull_of_each() -> None:
+    """A queue that has no such message keeps its pull, and a pull that fails does not stop the others."""
+
+    async def scene(stage: Stage) -> None:
+        def fail(pull: HeldPullRequest) -> None:
+            raise ValueError("defect")
+
+        for queue_id in range(12):
+            stage.hold(11 if queue_id == 5 else 10, queue_id=queue_id, resume=fail if queue_id == 2 else None)
+            stage.arrive(queue_id=queue_id)
+        await asyncio.sleep(0)
+        assert [offset for _, offset in stage.resumed] == [10] * 10
+        assert len(stage.pulls) == 1
+        stage.arrive(11, queue_id=5)
+        await asyncio.sleep(0)
+        assert stage.resumed[-1] == (0.0, 11)
 
     on_stage(scene)
 
