@@ -49,12 +49,12 @@ def record(
     )
 
 
-def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0) -> Reply:
-    """Return an answer to a pull."""
+def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0, *, end: int = 99) -> Reply:
+    """Return an answer to a pull of a queue that ends at ``end``."""
 
     def reply(command: RemotingCommand) -> RemotingCommand:
         header = PullMessageResponseHeader(
-            suggest_which_broker_id=suggested, next_begin_offset=next_offset, min_offset=5, max_offset=99
+            suggest_which_broker_id=suggested, next_begin_offset=next_offset, min_offset=5, max_offset=end
         )
         return RemotingCommand.response(command, code, header, body, remark="as the script says")
 

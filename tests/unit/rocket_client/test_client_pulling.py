@@ -12,7 +12,7 @@ from rocket_client import ConsumeFromWhere, PushConsumerSettings, Reject, RetryL
 from rocket_client.consuming.pulling import PullLimits, PullLoop
 from rocket_client.consuming.rebalance import TAKE_OVER_PAUSE
 from rocket_client.core.process_queue import ProcessQueue
-from rocket_remoting import MessageExt, MessageQueue, RemotingCommand, RequestCode, ResponseCode
+from rocket_remoting import Message, MessageExt, MessageQueue, RemotingCommand, RequestCode, ResponseCode
 from rocket_remoting.wire.bodies import GetConsumerListByGroupResponseBody, encode_body
 from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
@@ -111,6 +111,34 @@ def test_messages_are_delivered_and_the_next_pull_follows_at_once(virtual: Virtu
         assert script.pulled_offsets == [0, 2]
 
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 2, record(0) + record(1)))
+
+
+@pytest.mark.parametrize(
+    ("end", "requests"),
+    [
+        (1, [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE]),
+        (2, [RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE_V2]),
+    ],
+)
+def test_sends_for_a_message_that_came_alone_leave_before_the_next_pull(
+    virtual: VirtualTime, end: int, requests: list[RequestCode]
+) -> None:
+    """If more messages wait at the broker, the pull leaves first: their answer can come while the listener works."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.broker.late[RequestCode.PULL_MESSAGE] = 1.0
+        async with script.cluster.producer() as producer:
+            await producer.send(Message("orders", b"opens the connection"))
+
+            async def answer() -> None:
+                script.broker.asked.clear()
+                await producer.send(Message("orders", b"answer"))
+
+            script.says = answer
+            await asyncio.sleep(2)
+            assert [command.code for command in script.broker.asked[:2]] == requests
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 1, record(0), end=end))
 
 
 def test_pull_has_no_commit_offset_while_messages_are_unsettled(virtual: VirtualTime) -> None:
