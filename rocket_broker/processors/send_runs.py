@@ -91,7 +91,8 @@ class SendRuns:
         self._reader = _reader(context.writer.store_host, keeps_signatures) if has_native_core() else None
         self._origin = ""
         self._template: AnswerTemplate | None = None
-        self._template_of: tuple[object, ...] = ()
+        # The settings that the template is made of.
+        self._region_id, self._trace_on = "", False
         self._lone: LoneSends[ConsumeQueue] | None = None  # only if each account may send
 
     def take(  # noqa: PLR0911, PLR0912 - a return for each reason to take nothing
@@ -112,7 +113,7 @@ class SendRuns:
         if self._sending.is_stopping or not self._store.takes_runs:
             return None
         settings, template = self._settings, self._template
-        if template is None or self._template_of != (settings.region_id, settings.trace_on):
+        if template is None or settings.region_id != self._region_id or settings.trace_on != self._trace_on:
             template = self._make_template()
         host = self._writer.store_host
         arrived: list[tuple[bytes, int, memoryview]] = []
@@ -176,39 +177,30 @@ class SendRuns:
             lone is not None
             and not self._sending.is_stopping
             and not self._sending.answers_later
-            and self._store.takes_runs
-            and self._template_of == (settings.region_id, settings.trace_on)
+            and settings.region_id == self._region_id
+            and settings.trace_on == self._trace_on
             and not late.in_turn
             and late.admits_sends_at_once
         ):
-            answer = self._store_alone(lone, connection, received)
-            if answer is not None:
+            began = Watchdog.clock()
+            try:
+                born_host = packed_born_host(connection.remote_address, self._writer.store_host)
+            except LocalProtocolError:  # an address that no record can have
+                return None
+            stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
+            if stored is not None:
+                answer, topic, count, size = stored
+                traffic = self._statistics.puts[topic]
+                traffic.calls += 1
+                traffic.messages += count
+                traffic.size += size
+                seconds = Watchdog.clock() - began
+                if seconds >= FAST_SECONDS:
+                    self._statistics.put_times.note(seconds, count)
+                    Watchdog.check(began, "storing messages of a request")
                 return len(received), answer
         taken = self.take(((connection, received),))
         return None if taken is None else taken[0]
-
-    def _store_alone(
-        self, lone: "LoneSends[ConsumeQueue]", connection: Connection, received: memoryview
-    ) -> bytes | None:
-        """Store a request that is all that was received, and return its answer; None if it is not plain."""
-        try:
-            born_host = packed_born_host(connection.remote_address, self._writer.store_host)
-        except LocalProtocolError:  # an address that no record can have
-            return None
-        began = Watchdog.clock()
-        stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
-        if stored is None:
-            return None
-        seconds = Watchdog.clock() - began
-        answer, topic, count, size = stored
-        traffic = self._statistics.puts[topic]
-        traffic.calls += 1
-        traffic.messages += count
-        traffic.size += size
-        if seconds >= FAST_SECONDS:
-            self._statistics.put_times.note(seconds, count)
-            Watchdog.check(began, "storing messages of a request")
-        return answer
 
     def _permitted(
         self,
@@ -263,9 +255,9 @@ class SendRuns:
         from rocket_native import AnswerTemplate
 
         self._origin = properties_text(origin_properties(self._settings))
-        used = (self._settings.region_id, self._settings.trace_on)
-        self._template = template = AnswerTemplate(self._sending.id_prefix, self._divided(*used))
-        self._template_of = used
+        self._region_id, self._trace_on = self._settings.region_id, self._settings.trace_on
+        pieces = self._divided(self._region_id, self._trace_on)
+        self._template = template = AnswerTemplate(self._sending.id_prefix, pieces)
         if self._reader is not None and self._grants is None:
             self._lone = self._store.lone_sends(self._reader, self._origin, template)
         return template

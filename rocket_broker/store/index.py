@@ -19,11 +19,11 @@ from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 if TYPE_CHECKING:
     from rocket_native import IndexHeader, IndexPlace, LogBlock, Run
 
-__all__ = ["Index"]
+__all__ = ["NO_FILE", "Index"]
 
 _SIZE_SETTINGS = "maxHashSlotNum or maxIndexNum"
-_NO_FILE = IndexState()
-"""What `Index.tail` is while there is no file: one that has no room."""
+NO_FILE = IndexState()
+"""What stands for the last file while there is none: it has no room."""
 
 
 class Index:
@@ -112,11 +112,6 @@ class Index:
             file = self.files[-1]
             file.put(hashes, offset, timestamp)
             self.dirty.add(file)
-
-    @property
-    def tail(self) -> IndexState:
-        """The last file; before the first one is made, a file without room."""
-        return self.files[-1] if self.files else _NO_FILE
 
     def room_for(self, run: "Run | LogBlock", now_ms: int) -> "IndexPlace | None":
         """Return the last file and what the native core needs to add entries; None if the file is full.

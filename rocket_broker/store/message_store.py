@@ -24,6 +24,7 @@ from rocket_broker.store.deletion import deletion_message
 from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
+from rocket_broker.store.index import NO_FILE
 from rocket_broker.store.index_file import IndexSearch
 from rocket_broker.store.message_run import MessageRun, places_for
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
@@ -226,7 +227,10 @@ class MessageStore:
         try:
             for target in targets:
                 queues.append(find(target) or self._queues.add(*target))
-            run = messages.pack(log, queues, index.tail if self.settings.message_index_enable else None, now)
+            last_file = None
+            if self.settings.message_index_enable:
+                last_file = index.files[-1] if index.files else NO_FILE
+            run = messages.pack(log, queues, last_file, now)
             is_written, size, last_size, counts, header = run.result
             if not is_written:
                 places = places_for(run, self._files, queues, counts, now)
@@ -256,7 +260,7 @@ class MessageStore:
         born_host: tuple[bytes, int],
         plain: AbstractSet[tuple[str, int]],
     ) -> tuple[bytes, str, int, int] | None:
-        """Store the messages of a request and make its answer in one call of the native core, right after `takes_runs`.
+        """Store the messages of a request and make its answer, in one call of the native core.
 
         Args:
             sends: What `lone_sends` returned.
@@ -268,10 +272,15 @@ class MessageStore:
             The answer, the topic, the number of messages, and the bytes of their records. None if nothing has changed:
             the request is unusual or refused, or it is not all that was received.
         """
+        if self._committer is not None or self._is_full or self._refusal() is not None:
+            return None
+        settings, files = self.settings, self._index.files
+        index = None
+        if settings.message_index_enable:
+            index = files[-1] if files else NO_FILE
         now = self._clock.now_ms()
-        index = self._index.tail if self.settings.message_index_enable else None
         try:
-            stored = sends.store(received, born_host, plain, index, self.settings.max_message_size, now)
+            stored = sends.store(received, born_host, plain, index, settings.max_message_size, now)
         except (OverflowError, ValueError):  # a number or a topic does not fit its field
             return None
         if stored is None:
@@ -279,7 +288,7 @@ class MessageStore:
         answer, queue, tags_codes, size, is_indexed = stored
         count = len(tags_codes)
         if is_indexed:
-            self._index.dirty.add(self._index.files[-1])
+            self._index.dirty.add(files[-1])
         if not self._flusher.is_awake:
             self._flusher.wake()
         self._notify(queue, queue.max_offset - count, tags_codes, now)
@@ -306,7 +315,7 @@ class MessageStore:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether `put_run` and `put_alone` may store messages now; otherwise do not call them."""
+        """Whether `put_run` may store a run now; otherwise do not make one."""
         return self._committer is None and not self._is_full and self._refusal() is None
 
     def _refusal(self) -> PutStatus | None:
