@@ -169,7 +169,7 @@ class SendRuns:
             connection: The connection.
             received: What was received, beginning with a complete frame.
         """
-        lone, settings, late = self._lone, self._settings, self._fast_failure
+        lone, settings = self._lone, self._settings
         if len(received) <= _CODE or received[_CODE] != _DIGIT_OF_SENDS:
             if _is_other(received):
                 return None
@@ -179,8 +179,7 @@ class SendRuns:
             and not self._sending.answers_later
             and settings.region_id == self._region_id
             and settings.trace_on == self._trace_on
-            and not late.in_turn
-            and late.admits_sends_at_once
+            and not self._fast_failure.in_turn  # then it has not waited
         ):
             began = Watchdog.clock()
             try:

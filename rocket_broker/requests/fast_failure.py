@@ -65,7 +65,6 @@ class FastFailure:
     Attributes:
         refused: Number of refused requests since the start.
         in_turn: Whether a turn has begun.
-        admits_sends_at_once: Whether sends are admitted that are handled when they are read, before a turn has begun.
     """
 
     def __init__(self, settings: BrokerSettings, *, time: Callable[[], float]) -> None:
@@ -76,7 +75,6 @@ class FastFailure:
         self._limits: dict[int, float] = {}
         self._other = math.inf
         self.in_turn = False
-        self.admits_sends_at_once = True
         self._began = 0.0
         self._handled = 0
         self._silent_until = 0.0
@@ -135,7 +133,6 @@ class FastFailure:
         """Take over the limits from the settings."""
         self._limits = dict(self._limits_now())
         self._other = self._seconds(self._settings.wait_time_mills_in_admin_broker_queue)
-        self.admits_sends_at_once = self._limits[Code.SEND_MESSAGE_V2] > 0
 
     def _limits_now(self) -> Iterator[tuple[int, float]]:
         s = self._settings
