@@ -27,8 +27,8 @@ from benchmarks import memory
 from benchmarks.guarded import KEYS, OPERATOR, settings_of
 from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
 from benchmarks.orders import Order, Receipt
+from rocket_broker import put_times
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.processors import send_runs
 from rocket_client import (
     Admin,
     ClientSettings,
@@ -212,7 +212,7 @@ async def _client(broker: EmbeddedBroker, rounds: int) -> None:
 # Under Valgrind the broker needs some fifty times as long, and what it does by the clock would count as often more:
 # flushing, letting others have their turn, and noting that storing was slow. So it does none of these.
 turns.TURN_SECONDS = 3600.0
-send_runs.FAST_SECONDS = 3600.0
+put_times.FAST_SECONDS = 3600.0
 _SETTINGS = {"flushIntervalCommitLog": "3600000", "flushIntervalConsumeQueue": "3600000"}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import structs
 
+from rocket_broker import put_times
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import BatchPart, read_batch
@@ -27,7 +28,6 @@ from rocket_broker.processors.waiting import (
     WaitingMessages,
     refuse_waiting_batch,
 )
-from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
 from rocket_broker.settings.broker_settings import BrokerRole, BrokerSettings, FlushDiskType
@@ -280,7 +280,7 @@ class SendProcessor:
     def _note_time(self, began: float, messages: int) -> None:
         """Note how long storing messages took, if it was not fast."""
         seconds = Watchdog.clock() - began
-        if seconds >= FAST_SECONDS:
+        if seconds >= put_times.FAST_SECONDS:
             self._statistics.put_times.note(seconds, messages)
 
     def _stored(self, result: PutResult) -> StoredRun:

@@ -18,6 +18,7 @@ With access control a run ends before the first request that its sender may not 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rocket_broker import put_times
 from rocket_broker.access.needs import Needs
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
@@ -27,7 +28,6 @@ from rocket_broker.processors.origin_properties import ORIGIN_PROPERTIES, origin
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_grants import SendGrants
 from rocket_broker.processors.waiting import WAITING_PROPERTIES
-from rocket_broker.put_times import FAST_SECONDS
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_broker.writing.message_runs import packed_born_host, packed_host
 from rocket_broker.writing.message_writer import properties_text
@@ -151,7 +151,7 @@ class SendRuns:
             traffic.size += run.size
         else:
             self._count(sends, targets, run)
-        if seconds >= FAST_SECONDS:
+        if seconds >= put_times.FAST_SECONDS:
             self._statistics.put_times.note(seconds, sends.message_count)
             Watchdog.check(began, "storing messages of consecutive requests")
         answers = sends.answers(run, template)
@@ -194,7 +194,7 @@ class SendRuns:
                 traffic.messages += count
                 traffic.size += size
                 seconds = Watchdog.clock() - began
-                if seconds >= FAST_SECONDS:
+                if seconds >= put_times.FAST_SECONDS:
                     self._statistics.put_times.note(seconds, count)
                     Watchdog.check(began, "storing messages of a request")
                 return len(received), answer
