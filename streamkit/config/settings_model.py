@@ -125,9 +125,6 @@ class SettingField:
 
     __slots__ = ("_declared", "_reader", "aliases", "annotation", "key", "name", "notes")
 
-    description: ClassVar = ""
-    """Its documentation; empty, because it is read from the source where it is shown."""
-
     def __init__(self, name: str, annotation: object, default: object) -> None:
         self.name = name
         self.annotation, self.notes = _without_notes(annotation)
@@ -135,6 +132,11 @@ class SettingField:
         self.aliases = next((note.aliases for note in self._bounds() if note.aliases), ())
         self.key = self.aliases[0] if self.aliases else name
         self._reader: Reader | None = None
+
+    @property
+    def description(self) -> str:
+        """Its documentation: none, because it is read from the source where it is shown."""
+        return ""
 
     @property
     def names(self) -> tuple[str, ...]:
