@@ -36,10 +36,15 @@ impl Memory {
     /// Returns the bytes of an object, for reading and writing.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let memory = Self::of(object)?;
-        if memory.buffer.readonly() {
+        if !memory.is_writable() {
             return Err(PyValueError::new_err("the memory is read-only"));
         }
         Ok(memory)
+    }
+
+    /// Returns whether the bytes may be written.
+    pub fn is_writable(&self) -> bool {
+        !self.buffer.readonly()
     }
 
     /// Returns the bytes at a position.
@@ -95,7 +100,7 @@ impl Memory {
     ///
     /// If the memory has no such bytes, or is read-only.
     pub fn write(&self, position: usize, bytes: &[u8]) {
-        assert!(self.has(position, bytes.len()) && !self.buffer.readonly(), "the caller checks both");
+        assert!(self.has(position, bytes.len()) && self.is_writable(), "the caller checks both");
         let start = self.cells.as_ptr().cast::<u8>().wrapping_add(position);
         // SAFETY: the bytes are in the buffer, which `self.buffer` keeps and which can be written to; the new ones are
         // Rust's own, and so lie elsewhere. The rest is as in `get`.

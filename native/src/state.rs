@@ -47,20 +47,25 @@ impl FileState {
 
     #[setter]
     fn set_view(&mut self, view: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-        self.view = view.map(|view| Memory::writable(&view).map(|memory| (view.unbind(), memory))).transpose()?;
+        self.view = view.map(|view| Memory::of(&view).map(|memory| (view.unbind(), memory))).transpose()?;
         Ok(())
     }
 }
 
 impl FileState {
-    /// Returns where an offset is; `None` if the file is not mapped, or has no space there, before `room`.
+    /// Returns the memory of the file; `None` if it is not mapped, or only for reading.
+    fn writable(&self) -> Option<&Memory> {
+        self.view.as_ref().map(|(_, memory)| memory).filter(|memory| memory.is_writable())
+    }
+
+    /// Returns the memory and the position of an offset; `None` if nothing can be written there before `room`.
     fn place(&mut self, offset: i64, count: usize, room: i64) -> Option<FilePlace> {
-        let (_, memory) = self.view.as_ref()?;
+        let memory = self.writable()?.clone();
         let position = offset.checked_sub(self.base)?;
         let end = position.checked_add(i64::try_from(count).ok()?)?;
         let position = usize::try_from(position).ok().filter(|_| end <= room)?;
         self.used = true;
-        Some((memory.clone(), position))
+        Some((memory, position))
     }
 }
 
@@ -183,7 +188,7 @@ impl IndexState {
     pub fn table_for(&self, py: Python<'_>, keys: &[Key]) -> PyResult<Option<Table>> {
         let (Some(file), Some(chunks)) = (&self.file, &self.chunks_allocated) else { return Ok(None) };
         let mut file = file.try_borrow_mut(py)?;
-        let Some((_, memory)) = &file.view else { return Ok(None) };
+        let Some(memory) = file.writable() else { return Ok(None) };
         let table = Table {
             file: memory.clone(),
             slot_count: checked(self.slots)?,

@@ -58,6 +58,7 @@ _CODES = {
 }
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _OUTSIDE = (*_EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
+"""A slave sends no consumer to another offset for these."""
 
 
 class PullProcessor:
@@ -335,7 +336,9 @@ class PullProcessor:
         if status is GetStatus.FOUND:
             return _FOUND
         if status in _OUTSIDE and not self._corrects_offsets:
-            return ResponseCode.PULL_NOT_FOUND
+            # What is below the slave's first message is never copied, so only the master can tell.
+            too_small = status is GetStatus.OFFSET_TOO_SMALL
+            return ResponseCode.PULL_RETRY_IMMEDIATELY if too_small else ResponseCode.PULL_NOT_FOUND
         # Apache's rule: an empty queue has only offset 0, and another offset must be corrected, so such a pull
         # is not held.
         if status in _EMPTY and header.queue_offset != 0:

@@ -194,8 +194,8 @@ class ConcurrentConsumption(ListenerConsumption):
             self._ready += 1
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
-        if self._ready:
-            self._schedule_start()
+        # Workers that end in this turn are removed before that, so it sees their places.
+        self._schedule_start()
 
     def _schedule_start(self) -> None:
         if not self._start_scheduled:

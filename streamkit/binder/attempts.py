@@ -15,6 +15,7 @@ The header ``deliveryAttempt`` counts the calls over all deliveries. With ``max-
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -54,7 +55,8 @@ _WRAPPERS: Final = (MessageHandlingError, MessageDeliveryError)
 """The exceptions in which channels wrap a handler's exception."""
 
 
-class RetryPolicy(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
     """The attempts of a binding in process.
 
     Attributes:
@@ -65,8 +67,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """
 
     max_attempts: int = 3
-    back_off: BackOff = msgspec.field(default_factory=BackOff)
-    retryable: Mapping[type[BaseException], bool] = msgspec.field(default_factory=dict)
+    back_off: BackOff = field(default_factory=BackOff)
+    retryable: Mapping[type[BaseException], bool] = field(default_factory=dict)
     default_retryable: bool = True
 
     def is_retryable(self, error: BaseException) -> bool:

@@ -20,6 +20,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from typing import Any, Final, Generic, TypeVar
 
 from streamkit.binder.binder import ConsumerDestination
@@ -315,10 +316,14 @@ class ConcurrentDriver(Driver[S, D]):
 
     async def _work(self) -> None:
         handled, size, permits, turns = 0, self._size, self._permits, self._turns
+        task, context = asyncio.current_task(), copy_context()
+        assert task is not None
         while True:
             taken = turns.take(size) if self._is_running and permits.free > 0 else None
             if taken is None:
-                if not await turns.park():
+                # A new worker handles the next message if a listener has set context variables, or has swallowed a
+                # cancellation.
+                if task.cancelling() or copy_context() != context or not await turns.park():
                     return
                 handled = 0
                 continue
@@ -346,6 +351,7 @@ class ConcurrentDriver(Driver[S, D]):
             finally:
                 source.calls -= 1
             handled += len(deliveries)
+            del taken, source, deliveries, delivery, settlement, settlements  # a parked worker would keep the messages
             if handled >= _RUN:
                 handled = 0
                 await asyncio.sleep(0)

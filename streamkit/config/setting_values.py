@@ -34,13 +34,17 @@ __all__ = [
 Reader: TypeAlias = Callable[[object], object]
 """A function that returns the value of a setting, given the raw value; it raises ValueError if that is wrong."""
 
+_LEAST_LONG: Final = -(2**63)
+"""pydantic reads a number as a boolean only if it is an integer of 64 bits."""
 _TRUE: Final = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE: Final = frozenset({"0", "off", "f", "false", "n", "no"})
-_INTEGER: Final = re.compile(r"[+-]?\d+(?:_\d+)*(?:\.0*)?")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
+_SPACES: Final = "\t\n\v\f\r \x85\xa0\u2028\u2029\u3000"
+"""What may stand around a number; `str.strip` without it removes some control characters, too."""
 _ISO_DURATION: Final = re.compile(
     r"(?P<sign>[+-])?P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -191,7 +195,7 @@ def _bool(value: object) -> bool:
         text = value.lower()
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
-    elif not isinstance(value, int | float):
+    elif not (isinstance(value, int | float) and _LEAST_LONG <= value < -_LEAST_LONG and value == int(value)):
         raise ValueError("expected a valid boolean")
     elif value in (0, 1):
         return bool(value)
@@ -202,13 +206,16 @@ def _int(value: object) -> int:
     if isinstance(value, int):  # bools included
         return int(value)
     if isinstance(value, float):
+        if value - value != 0:
+            raise ValueError("expected a finite number")
         if not value.is_integer():
-            reason = "got a number with a fractional part" if value - value == 0 else "got infinity or no number"
-            raise ValueError(f"expected a valid integer, {reason}")
+            raise ValueError("expected a valid integer, got a number with a fractional part")
+        if not _LEAST_LONG <= value < -_LEAST_LONG:
+            raise ValueError("Unable to parse input string as an integer, exceeded maximum size")
         return int(value)
     if not isinstance(value, str):
         raise ValueError("expected a valid integer")
-    text = value.strip()
+    text = value.strip(_SPACES)
     if not _INTEGER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
         raise ValueError("expected a valid integer, unable to parse string as an integer")
     return int(text.partition(".")[0])
@@ -219,12 +226,16 @@ _LONGEST_NUMBER: Final = 4_000
 
 
 def _float(value: object) -> float:
-    if isinstance(value, int | float):
-        return float(value)
-    if not isinstance(value, str):
+    if not isinstance(value, int | float | str):
         raise ValueError("expected a valid number")
+    if isinstance(value, str):
+        value = value.strip(_SPACES)
+        if not value.isprintable() or not value.isascii():
+            raise ValueError("expected a valid number, unable to parse string as a number")
     try:
         return float(value)
+    except OverflowError:
+        raise ValueError("expected a valid number") from None
     except ValueError:
         raise ValueError("expected a valid number, unable to parse string as a number") from None
 

@@ -86,9 +86,9 @@ class Setting:
         """Raise ValueError if a value is outside of the bounds; None is not."""
         if value is None:
             return
-        if self.ge is not None and value < self.ge:
+        if self.ge is not None and not value >= self.ge:
             raise ValueError(f"expected greater than or equal to {self.ge}")
-        if self.le is not None and value > self.le:
+        if self.le is not None and not value <= self.le:
             raise ValueError(f"expected less than or equal to {self.le}")
 
 

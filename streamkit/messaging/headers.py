@@ -1,7 +1,7 @@
 """Message headers: the portable names, and the immutable mapping that carries them."""
 
 import os
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from random import Random
 from types import NoneType
 from typing import Self, TypeVar
@@ -244,12 +244,16 @@ class MessageHeaders(Mapping[str, object]):
             values[TIMESTAMP] = self._made_timestamp()
         return values
 
+    def __reduce__(self) -> "tuple[Callable[[dict[str, object]], MessageHeaders], tuple[dict[str, object]]]":
+        """Copy and pickle headers with their id and timestamp, which would be made anew in each copy otherwise."""
+        return MessageHeaders.adopt, (self._completed().copy(),)
+
     def _made_id(self) -> object:
         made = None if self._shared is None else self._shared.get(ID)
         if made is None:
             made = new_id()
             if self._shared is not None:
-                self._shared[ID] = made
+                made = self._shared.setdefault(ID, made)
         return made
 
     def _made_timestamp(self) -> int:

@@ -27,7 +27,7 @@ def run(shop: Path, *arguments: str, settings: Sequence[tuple[str, str]] = ()) -
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=shop,
-        env=os.environ | dict(settings),
+        env={name: value for name, value in os.environ.items() if name != "COLUMNS"} | dict(settings),
         capture_output=True,
         text=True,
         timeout=60,

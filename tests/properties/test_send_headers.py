@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocket_broker.store.state import FileState, LogState, QueueState
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_remoting.wire.credentials import ACCESS_KEY, SCOPE, SIGNATURE, Credentials, SigningKey, scope_of
-from tests.native_core import needs_native_core
+from tests.native_core import made, needs_native_core
 from tests.properties.test_send_paths import BATCHES, ODD, PLAIN, PROPERTIES, SENDS, frame, send
 from tests.signatures import signed_as_apache
 
@@ -25,6 +26,11 @@ ROOM = 1 << 12
 SPECIAL = b'{}[]",:\\u0019-.eE+ntf \0\x1f\x7f\xff/b'
 
 
+def file_in(memory: bytearray, base: int = 0) -> FileState:
+    """Return the state of a file with space in a memory."""
+    return made(FileState(), base=base, size=ROOM, allocated=ROOM, view=memoryview(memory))
+
+
 def read(data: bytes) -> object:
     """Return all that the core makes of a request, except its signature; None if it does not take it."""
     from rocket_native import AnswerTemplate
@@ -33,8 +39,8 @@ def read(data: bytes) -> object:
     if sends is None:
         return None
     log, queues = bytearray(ROOM), [bytearray(ROOM) for _ in sends.targets]
-    places = [(memoryview(queue), 0, ROOM, 3) for queue in queues]
-    run = sends.pack((memoryview(log), 0, ROOM, 0), places, None, 1)
+    places = [made(QueueState(), max_offset=3, tail=file_in(queue, base=60)) for queue in queues]
+    run = sends.pack(made(LogState(), tail=file_in(log)), places, None, 1)
     template = AnswerTemplate("7F", ("{a", "b", "c", "d", "e}"))
     answers = [(taken - len(data), own) for taken, own in sends.answers(run, template)]
     return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.key_count, log, queues, answers

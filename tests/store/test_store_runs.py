@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
 
 import pytest
 
@@ -20,7 +19,7 @@ from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.wire.batch import decode_batch
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import Host
-from tests.native_core import needs_native_core
+from tests.native_core import made, needs_native_core
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, SMALL, Disk, FakeClock, bodies, overwrite, stop
 from tests.store.faulty_file_system import FaultyFileSystem
 
@@ -34,7 +33,6 @@ HEADER, SLOTS = 40, 40 + 4 * SMALL["max_hash_slot_num"]
 ROOMY = {"mapped_file_size_commit_log": 1024 * 1024, "mapped_file_size_consume_queue": 20 * 1000}
 
 Properties = Callable[[int], dict[str, str]]
-State = TypeVar("State")
 
 
 def head_of(host: Host) -> BatchHead:
@@ -382,13 +380,6 @@ def test_run_is_not_written_outside_of_its_files() -> None:
     write()
     assert log[0] == 0
     assert log[7] == 0xA7
-
-
-def made(state: State, **attributes: Any) -> State:
-    """Return a state with these attributes."""
-    for name, value in attributes.items():
-        setattr(state, name, value)
-    return state
 
 
 INDEX_SLOTS = 3
