@@ -195,7 +195,10 @@ def _spark_cpu() -> float:
 
 
 def _wait_until_processes_stay() -> None:
-    """Wait until no process of an earlier run ends any more: its CPU would be missing in the sum."""
+    """Wait until the processes are the same for a second.
+
+    A process of the earlier run that ended during a measurement would be missing in its second sum of the CPU.
+    """
     found: list[int] = []
     while found != (found := sorted(_below(os.getpid()))):
         time.sleep(1)

@@ -382,7 +382,7 @@ _Queue = TypeVar("_Queue", bound=QueueState)
 
 @final
 class LoneSends(Generic[_Queue]):
-    """Stores and answers requests of which each is all that was received in a turn of the loop."""
+    """Stores and answers lone sends: each is all that was received in a turn of the loop."""
 
     def __new__(
         cls,

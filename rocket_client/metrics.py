@@ -163,7 +163,7 @@ class ClientMetrics:
             client_id: The id by which brokers know its client.
             group: The group, without its namespace.
             topics: The topics that it subscribes to, without their namespace; their counters are 0 from now on.
-            queues: Returns the queues that it reads; None if they are those of `ConsumerMeter.pulled`.
+            queues: Returns the queues that the consumer reads; None to use those given to `ConsumerMeter.pulled`.
         """
         meter = ConsumerMeter(self, client_id, group, queues)
         for topic in topics:
@@ -172,7 +172,7 @@ class ClientMetrics:
         return meter
 
     def forget(self, consumer: "ConsumerMeter") -> None:
-        """Show no gauges of a consumer that has stopped; its counters stay."""
+        """Remove the gauges of a consumer that has stopped; its counters stay."""
         self._consumers.pop(consumer, None)
 
     def prometheus_text(self) -> str:

@@ -1,8 +1,8 @@
 """Settings of producers, consumers and admins, with Apache's names in snake_case and Apache's defaults.
 
 Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field is documented below it. Settings
-do not change; `msgspec.structs.replace` returns a copy with other values. They are structs and no dataclasses, because
-Python would compile their methods at each start, which takes longer than all else that this module does.
+do not change; `msgspec.structs.replace` returns a copy with other values. They are structs, not dataclasses: Python
+would compile a dataclass's methods at each start, which takes longer than the rest of this module.
 """
 
 import re

@@ -19,7 +19,7 @@ __all__ = ["Destinations", "is_exhausted"]
 
 DLQ_QUEUES = 1
 MOST_PLAIN = 65_536
-"""Queues that are known to be plain. Beyond that number all are forgotten, and looked at again."""
+"""Maximum number of queues that are known to be plain. Beyond it all are forgotten, and examined again."""
 
 
 class Destinations:
@@ -66,7 +66,10 @@ class Destinations:
 
     @property
     def known_plain(self) -> set[tuple[str, int]]:
-        """The queues that are known to be plain now, by topic and queue id; not all that `are_plain` would find."""
+        """Topic and queue id of queues that `are_plain` has found plain since the last change of a topic.
+
+        Queues of ordered topics are not among them. Empty while startAcceptSendRequestTimeStamp is set.
+        """
         if self._plain_of is not self._topics.data_version:  # each change of a topic makes a new version
             self._plain_of = self._topics.data_version
             self._plain.clear()

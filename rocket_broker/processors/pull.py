@@ -7,8 +7,8 @@ the records.
 A pull that finds no message is held (long polling) if its sysFlag allows that, and answered when a message arrives or
 when its suspend timeout is over: see `rocket_broker.pulling.pull_request_hold`.
 
-A slave may lack messages that its master has, so it sends no consumer back to an offset that it has: the pull finds no
-message, and waits until that offset has been copied (`offsetCheckInSlave`).
+A slave may lack messages that its master has. So it does not correct an offset outside of its queue: the pull finds no
+message and waits until the offset is copied, unless `offsetCheckInSlave` is true.
 """
 
 import logging
@@ -57,7 +57,7 @@ _CODES = {
     GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
 }
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
-_OUTSIDE = (*_EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
+_OUTSIDE_OF_QUEUE = (*_EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
 """A slave sends no consumer to another offset for these."""
 
 
@@ -332,10 +332,10 @@ class PullProcessor:
         )
 
     def _code(self, status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
-        # The first question costs less than a look into the table, whose keys' hashes are computed in Python.
+        # Compared first for speed: hashing an enum member is a Python call.
         if status is GetStatus.FOUND:
             return _FOUND
-        if status in _OUTSIDE and not self._corrects_offsets:
+        if status in _OUTSIDE_OF_QUEUE and not self._corrects_offsets:
             # What is below the slave's first message is never copied, so only the master can tell.
             too_small = status is GetStatus.OFFSET_TOO_SMALL
             return ResponseCode.PULL_RETRY_IMMEDIATELY if too_small else ResponseCode.PULL_NOT_FOUND
@@ -346,7 +346,7 @@ class PullProcessor:
         return _CODES[status]
 
     def _next_offset(self, header: PullMessageRequestHeader, result: GetResult) -> int:
-        if result.status in _OUTSIDE and not self._corrects_offsets:
+        if result.status in _OUTSIDE_OF_QUEUE and not self._corrects_offsets:
             return header.queue_offset
         return result.next_begin_offset
 

@@ -6,7 +6,8 @@
     received of B    send | send         └─ run, of A alone
                      └── run ────┘                       parsed, stored and answered by the native core
 
-A plain request that is alone, as of a client that sends and waits for the answer, takes one call of the core.
+A lone send (the only request received in a turn of the loop, as from a client that waits for each answer) takes one
+call of the core.
 
 Policy is asked once for each queue of a run, and for the run as a whole. Whatever is unusual is left to
 `SendProcessor`, request by request: a topic or queue that does not exist, a refusal, a message that waits, a full file,
@@ -60,7 +61,8 @@ _USUAL_BEGIN = b'{"code":'
 _CODE = _PREFIX + len(_USUAL_BEGIN)
 _DIGIT_OF_SENDS = ord("3")
 _BEGINS_OF_SENDS = bytes((_DIGIT_OF_SENDS, ord(" ")))
-"""What follows the usual begin in `RUN_CODES`, 310 and 320; a header with spaces may have any code."""
+"""The first character of the codes in `RUN_CODES` (310, 320). A space means that the header has another layout and may
+have any code."""
 
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""
@@ -93,7 +95,7 @@ class SendRuns:
         self._template: AnswerTemplate | None = None
         # The settings that the template is made of.
         self._region_id, self._trace_on = "", False
-        self._lone: LoneSends[ConsumeQueue] | None = None  # only if each account may send
+        self._lone: LoneSends[ConsumeQueue] | None = None  # only without access control
 
     def take(  # noqa: PLR0911, PLR0912 - a return for each reason to take nothing
         self, received: Sequence[tuple[Connection, memoryview]]
@@ -113,6 +115,7 @@ class SendRuns:
         if self._sending.is_stopping or not self._store.takes_runs:
             return None
         settings, template = self._settings, self._template
+        # Inlined here and in `take_alone`, because it runs for every send.
         if template is None or settings.region_id != self._region_id or settings.trace_on != self._trace_on:
             template = self._make_template()
         host = self._writer.store_host
@@ -163,11 +166,14 @@ class SendRuns:
         return answers
 
     def take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
-        """Do as `take` does with what was received from the only connection of this turn of the loop, a moment ago.
+        """Handle what was received from the only connection of this turn, as `take` does for several.
 
         Args:
             connection: The connection.
             received: What was received, beginning with a complete frame.
+
+        Returns:
+            The number of bytes handled, and the answers that are sent now; None if nothing was handled.
         """
         lone, settings = self._lone, self._settings
         if len(received) <= _CODE or received[_CODE] != _DIGIT_OF_SENDS:
@@ -179,7 +185,8 @@ class SendRuns:
             and not self._sending.answers_later
             and settings.region_id == self._region_id
             and settings.trace_on == self._trace_on
-            and not self._fast_failure.in_turn  # then it has not waited
+            # No turn has begun, so the request has not waited, and fast failure cannot apply.
+            and not self._fast_failure.in_turn
         ):
             began = Watchdog.clock()
             try:
@@ -189,6 +196,7 @@ class SendRuns:
             stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
             if stored is not None:
                 answer, topic, count, size = stored
+                # Counted as in `take`; inlined, because this runs for every lone send.
                 traffic = self._statistics.puts[topic]
                 traffic.calls += 1
                 traffic.messages += count

@@ -15,12 +15,14 @@ them all. Pull requests of a queue with equal filters share one comparison for e
 that a message causes is bounded, for each connection, each address and each queue.
 
 There may be 250,000 held pull requests, all of one queue or due at one moment. So work on many of them runs in steps
-(`BackgroundSteps`), and a single timer of the loop serves all suspend timeouts. Only the answer to a pull request that
-is the only one at its queue, and asks for whatever comes, takes no steps::
+(`BackgroundSteps`), and a single timer of the loop serves all suspend timeouts::
 
     message ─────────────────┐
     timer ───────────────────┼──► BackgroundSteps: remove a pull request, read and answer it, take the next
     check, closed connection ┘
+
+If a queue has a single held pull request without a filter, and no steps are under way, a message that arrives is
+answered at once, without `BackgroundSteps`.
 """
 
 import asyncio
@@ -341,7 +343,7 @@ class PullRequestHold:
 
     def _wake(self) -> None:
         try:
-            # A few messages for consumers that are alone at their queues, as at a low rate, take no steps.
+            # At a low rate, pull requests that are alone at their queues are answered without steps.
             for _ in range(_ANSWERED_WITHOUT_STEPS):
                 pull = self._pull_alone()
                 if pull is None:
@@ -360,7 +362,7 @@ class PullRequestHold:
         """Return the pull request to answer for one of the queues at which messages have arrived.
 
         Returns:
-            None unless it is the only one at its queue and asks for whatever comes, and no work is in line.
+            None unless it is the only one at its queue and has no filter, and no steps are under way.
         """
         if not self._arrived or self._background:
             return None

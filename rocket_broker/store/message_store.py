@@ -265,13 +265,14 @@ class MessageStore:
         Args:
             sends: What `lone_sends` returned.
             received: What a connection has received.
-            born_host: Its address, as a record has it, and the bits of the system flag that say so.
-            plain: The queues whose messages may be stored so.
+            born_host: The client's address as stored in a record, and the sysFlag bits that say which hosts are IPv6.
+            plain: The queues whose messages are stored as they are.
 
         Returns:
             The answer, the topic, the number of messages, and the bytes of their records. None if nothing has changed:
             the request is unusual or refused, or it is not all that was received.
         """
+        # `takes_runs` and `put_run`'s choice of the index file, inlined: this runs for every lone send.
         if self._committer is not None or self._is_full or self._refusal() is not None:
             return None
         settings, files = self.settings, self._index.files
@@ -297,7 +298,7 @@ class MessageStore:
     def lone_sends(
         self, reader: "SendReader", last_property: str, template: "AnswerTemplate"
     ) -> "LoneSends[ConsumeQueue]":
-        """Return what stores requests that come alone (`put_alone`); only for a store without a pool.
+        """Return the core's object for `put_alone`; only for a store without a pool.
 
         Args:
             reader: Reads the requests.

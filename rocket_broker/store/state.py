@@ -1,8 +1,8 @@
 """Where the files of the store end, and how much space they have.
 
-`MappedFile`, `CommitLog`, `ConsumeQueue` and `IndexFile` are derived from these classes, which have their numbers.
-Where the native core is installed, the classes are the core's: it reads the numbers, and raises them when it has stored
-messages. Without it they only have the same attributes.
+`MappedFile`, `CommitLog`, `ConsumeQueue` and `IndexFile` inherit their offsets and sizes from these classes. With the
+native core the classes are the core's, which reads and updates the numbers itself. Without it they are plain
+attributes.
 """
 
 from typing import TYPE_CHECKING

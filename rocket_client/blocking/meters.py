@@ -17,7 +17,7 @@ __all__ = ["BlockingMeters", "Meters"]
 
 
 class Meters:
-    """The counters of a client without `metrics` in its settings: they count nothing."""
+    """Counters that count nothing, for clients without `metrics` in their settings."""
 
     def __repr__(self) -> str:
         return "<Meters that count nothing>"
@@ -42,7 +42,7 @@ class Meters:
         """Count the messages of a pull, and note how many messages of the queue are still to be pulled."""
 
     def forget(self) -> None:
-        """Show no lag any more, because the client is closed; the counters stay."""
+        """Remove the lags, because the client is closed; the counters stay."""
 
 
 class BlockingMeters(Meters):
@@ -105,7 +105,7 @@ class BlockingMeters(Meters):
             self._of_reads().pulled(queue, count, max(0, result.max_offset - result.next_offset))
 
     def forget(self) -> None:
-        """Show no lag any more, because the client is closed; the counters stay."""
+        """Remove the lags, because the client is closed; the counters stay."""
         with self._locked():
             if self._reads is not None:
                 self._metrics.forget(self._reads)

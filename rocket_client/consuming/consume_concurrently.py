@@ -323,7 +323,7 @@ class ConcurrentConsumption(ListenerConsumption):
         most_calls: int,
         unpacked: list[MessageExt] | None = None,
     ) -> int:
-        """Call the listener with one batch of a run after the other, and act on its outcomes; return how often.
+        """Call the listener with the next batches of a run, act on the outcomes, and return the number of calls.
 
         Other workers may take batches of the same run meanwhile.
 

@@ -102,11 +102,11 @@ class ListenerConsumption:
 
     def _settle_soon(self, process_queue: ProcessQueue) -> None:
         """Settle the messages of the queue that become done in this turn of the loop."""
-        self._offsets.follow(process_queue)
+        self._offsets.update_later(process_queue)
         if not self._settle_scheduled:
             self._settle_scheduled = True
             self._loop.call_soon(self._settle_done)
 
     def _settle_done(self) -> None:
         self._settle_scheduled = False
-        self._offsets.catch_up()
+        self._offsets.update_settled()

@@ -31,11 +31,11 @@ class OffsetStore(ABC):
 
     def __init__(self) -> None:
         self._offsets: dict[MessageQueue, int] = {}
-        self._moving: list[ProcessQueue] = []
+        self._settling: list[ProcessQueue] = []
 
     def get(self, queue: MessageQueue) -> int | None:
         """Return the queue's offset as this member knows it; None if unknown."""
-        self.catch_up()
+        self.update_settled()
         return self._offsets.get(queue)
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
@@ -43,23 +43,26 @@ class OffsetStore(ABC):
         if not increase_only or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
-    def follow(self, process_queue: ProcessQueue) -> None:
-        """Note the queue's offset to commit in the next `catch_up`: a listener gets done with its messages."""
-        self._moving.append(process_queue)
+    def update_later(self, process_queue: ProcessQueue) -> None:
+        """Update the offset of a queue at the next `update_settled`: more of its messages may be settled until then."""
+        self._settling.append(process_queue)
 
-    def catch_up(self) -> None:
-        """Note the offsets of the queues given to `follow` that were not dropped. Called before offsets are read."""
-        if not self._moving:
+    def update_settled(self) -> None:
+        """Update the offsets of the queues given to `update_later`; dropped queues are skipped.
+
+        Called before any offset is read.
+        """
+        if not self._settling:
             return
-        moving, self._moving = self._moving, []
-        for process_queue in moving:
+        settling, self._settling = self._settling, []
+        for process_queue in settling:
             offset = process_queue.smallest_unsettled()
             if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
                 self.update(process_queue.message_queue, offset, increase_only=True)
 
     def snapshot(self) -> dict[MessageQueue, int]:
         """Return all offsets that this member knows."""
-        self.catch_up()
+        self.update_settled()
         return dict(self._offsets)
 
     @abstractmethod
@@ -139,7 +142,7 @@ class BrokerOffsets(OffsetStore):
 
     async def _persist(self, queues: Collection[MessageQueue]) -> None:
         async with self._persisting:
-            self.catch_up()
+            self.update_settled()
             moved = {
                 queue: offset
                 for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
@@ -221,7 +224,7 @@ class LocalOffsets(OffsetStore):
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Write the file if an offset moved. Failures are logged; the next call tries again."""
-        self.catch_up()
+        self.update_settled()
         if self._offsets == self._written:
             return
         try:

@@ -4,7 +4,7 @@
 
     answer              next step
     FOUND               decode, drop messages whose tags do not match, submit the others to the consumption, pull
-                        again at once, behind what the listener of a message that came alone sends at once; bodies
+                        again at once (after a lone message: once its listener has run up to its first wait); bodies
                         stay compressed until they are consumed
     NO_NEW_MSG          pull again (the broker has held the pull for 15 s)
     NO_MATCHED_MSG      pull again from the answer's offset, after 0.5 s if it is the same offset; with nothing
@@ -162,8 +162,8 @@ class PullLoop:
                 except BaseException:
                     queue.take_back(fresh)  # or they would wait in the queue, where no consumption finds them
                     raise
-                # Let calls begin: they decompress their bodies, so that the next check of the limits counts them. And
-                # what the listener of a message that came alone sends leaves before the next pull, which only waits.
+                # Let calls begin. Compressed bodies are then decompressed and counted before the next check of the
+                # limits. And a lone message's listener sends its result before the next pull, which only waits.
                 if self._pause or is_compressed(messages) or (len(messages) == 1 and not queue.lag):
                     await asyncio.sleep(self._pause)
             # No message matched, and nothing is unsettled. Without this commit the group would seem to lag behind,

@@ -9,8 +9,8 @@
 
 After a crash every message from 1002 on is delivered again: delivery is at least once.
 
-A worker only adds the messages that its listener is done with to `ProcessQueue.done`. They are removed together, at the
-latest when anything is asked about the queue: to remove many at once costs little more than to remove one.
+A worker appends consumed messages to `ProcessQueue.done`. They are removed together, at the latest when the queue is
+asked for anything, because removing many costs little more than removing one.
 
 A process queue exists from the assignment of its queue until the queue is revoked. Then the process queue is `dropped`:
 calls under way finish, but do not commit. The rebalancer commits the settled offset itself.
@@ -79,7 +79,7 @@ class ProcessQueue:
         self.begun_at = 0
         """The offset at which pulling began."""
         self.done: list[MessageExt] = []
-        """Settled messages that are not removed yet: a worker adds messages, and any look at the queue removes them."""
+        """Consumed messages that are not removed from the queue yet."""
         self.growth = 0
         """Bytes that decompression has added to the bodies of calls and polls under way."""
         self.lag: int | None = None

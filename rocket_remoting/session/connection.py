@@ -647,8 +647,8 @@ class Connection(asyncio.BufferedProtocol):
                     if command is None:
                         break
                     (self._answered if command.flag & RESPONSE_FLAG else self._handle)(command)
-                    # A client that receives and sends may write pulls and sends together. But behind a request that
-                    # was not taken though it has such a code, others are decoded too, so that none is read twice.
+                    # A client may write pulls and sends together, so sends behind a pull are offered again. Those
+                    # behind a request with one of `codes` that was not taken are not: they would be parsed twice.
                     may_take = arrivals is not None and command.code not in arrivals.codes
                 # Flush now, so that asyncio's buffer and with it `_stalled` are up to date for the check
                 # below. Otherwise one read with many pulls could pile up any number of responses.

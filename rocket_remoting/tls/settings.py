@@ -34,7 +34,7 @@ class ClientCertificates(Enum):
 
 
 class _TlsSettings(msgspec.Struct, frozen=True):
-    """Base of settings with a password, which their repr does not have."""
+    """Base of TLS settings; their repr omits the password."""
 
     def __repr__(self) -> str:
         values = [f"{name}={value!r}" for name, value in self.__rich_repr__()]

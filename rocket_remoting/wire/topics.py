@@ -55,7 +55,7 @@ SCHEDULE_GROUP = "SCHEDULE_CONSUMER"
 TOPIC_MAX_LENGTH = 127
 GROUP_MAX_LENGTH = 255
 
-# Legal characters, which are stripped from a name to find others: no pattern has to be compiled at each start.
+# The legal characters. A name is legal if stripping them leaves nothing; this avoids compiling a pattern at each start.
 _LEGAL = "%|_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

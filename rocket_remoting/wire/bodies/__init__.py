@@ -1,7 +1,8 @@
 """JSON bodies of requests and responses, one class for each of Apache's body classes, with its name.
 
-Attributes are the names on the wire in snake_case. `decode_body` and `encode_body` read and write bodies. The module
-`registration`, which only name servers import, reads a long one in steps. Timestamps are milliseconds since the epoch.
+Attributes are the names on the wire in snake_case. `decode_body` and `encode_body` read and write bodies.
+`registration`, which only name servers import, reads long registrations in steps. Timestamps are milliseconds since the
+epoch.
 """
 
 # isort: skip_file
