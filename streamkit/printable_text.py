@@ -1,4 +1,4 @@
-"""Texts of others, such as payloads, names and values of settings, as a terminal or a page may show them.
+"""Text from other programs (payloads, names, values of settings), escaped for a terminal or a page.
 
 This module imports nothing of the framework, because `rocket_admin` and `rocket_console` use it, too.
 """
@@ -8,7 +8,7 @@ from typing import Final
 __all__ = ["LINES", "printable"]
 
 LINES: Final = "\n\t"
-"""What a text of several lines keeps."""
+"""The control characters that multi-line text keeps."""
 
 
 def printable(text: str, *, keep: str = "") -> str:

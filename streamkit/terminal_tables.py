@@ -1,7 +1,7 @@
-"""Tables on a terminal: as wide as it is, or as wide as they must be where there is none.
+"""Tables as wide as the terminal; as wide as their texts if the output is not a terminal.
 
-Rich measures the texts. It does not lay the tables out: the import of what does takes longer than all of
-`streamkit config report`, and its own take half a millisecond a row, so that ten thousand topics would take seconds.
+Rich measures the texts but does not lay out the tables: importing its tables takes longer than the whole of
+`streamkit config report`, and they need half a millisecond a row.
 
 This module imports nothing of the framework, because `rocket_admin` uses it, too.
 """

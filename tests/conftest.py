@@ -18,8 +18,8 @@ from tests import step_clock
 settings.register_profile("streamkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("streamkit")
 
-FOLDERS = {Path(__file__).parent / mark: mark for mark in ("peer", "spark")}
-"""Folders whose tests all have one mark."""
+MARK_OF_FOLDER = {Path(__file__).parent / mark: mark for mark in ("peer", "spark")}
+"""The mark that all tests of a folder have."""
 CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.
 APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\d+\.\d+\.\d+)")
@@ -36,10 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Send each of a worker's messages to the counter of reruns at once, not when the one before is acknowledged.
+    """Set TCP_NODELAY on the socket of the rerun counter.
 
-    With `--reruns`, workers report each test over TCP without waiting for an answer and ask for the count after it. TCP
-    holds such a second small packet back until the first is acknowledged, for up to 40 ms: longer than most tests take.
+    With `--reruns`, a worker reports each test and then asks for the count. The second packet would wait up to 40 ms
+    for an acknowledgement of the first, longer than most tests take.
     """
     counter = getattr(session.config, "failures_db", None)
     if hasattr(counter, "sock"):
@@ -48,7 +48,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Skip the folders that `-m` leaves out: each of pytest's workers would import them and all that they need."""
-    mark = FOLDERS.get(collection_path)
+    mark = MARK_OF_FOLDER.get(collection_path)
     return True if mark is not None and f"not {mark}" in config.getoption("markexpr") else None
 
 

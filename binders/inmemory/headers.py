@@ -32,7 +32,7 @@ def spelt(headers: MessageHeaders, spellings: Mapping[str, str]) -> MessageHeade
 def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | None = None) -> dict[str, object]:
     """Return the headers that a receiver sees of a sender's headers, in a new dictionary.
 
-    Id and timestamp are among them only if they were made already, for nobody may ever read them. The receiver's
+    `id` and `timestamp` are included only if they were made already, because most are never read. The receiver's
     headers share them (:meth:`MessageHeaders.sharing`).
 
     Args:

@@ -68,7 +68,7 @@ class InMemoryProducerBinding(ProducerBinding):
             self._destination.put(payload, self._received_headers(headers, payload), None, headers)
             return
         headers = spelt(headers, self._spellings)
-        _ = headers.timestamp  # made now, for a delayed message is put later
+        _ = headers.timestamp  # made now, because a delayed message is stored later
         values, delay = self._received_headers(headers, payload), self._delay(headers)
         home = self._destination
         if self._topic_header is not None and (named := headers.get(self._topic_header)):
@@ -163,7 +163,7 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
                 large.
         """
         headers = spelt(message.headers, self._spellings)
-        _ = headers.id, headers.timestamp  # made now, for the checker sees the same as the receiver
+        _ = headers.id, headers.timestamp  # made now, so that the checker and the receiver see the same
         values = self._received_headers(headers, message.payload)
         if self._delay(headers) > 0:
             raise self._unsent("a message of a transaction cannot be delayed")

@@ -36,7 +36,7 @@ class MetricsProperties(SettingsModel):
     """How long that is true: brokers are asked no more often; by default whenever somebody looks."""
 
 
-def _acks(text: str) -> str:
+def _checked_acks(text: str) -> str:
     if text not in ("all", "-1", "0", "1"):
         raise ValueError("expected all, 1 or 0")
     return text
@@ -56,7 +56,7 @@ class KafkaBinderProperties(SettingsModel):
     """Properties of every consumer; they win over `configuration`."""
     producer_properties: Annotated[dict[str, str], After(checked_of_producers), IGNORED] = setting(default_factory=dict)
     """Properties of every producer; they win over `configuration`."""
-    required_acks: Annotated[str, After(_acks)] = "all"
+    required_acks: Annotated[str, After(_checked_acks)] = "all"
     """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
     auto_create_topics: Annotated[bool, NotInMemory("topics are made when they are used")] = True
     """Whether topics that do not exist are made; else a binding is not bound without its topic."""

@@ -30,7 +30,7 @@ class TlsProperties(SettingsModel):
     """Whether a certificate must also be for the host or IP address that is connected to."""
 
     def _check(self) -> None:
-        """Refuse a key without a certificate, and a file beside the settings that are in its place."""
+        """Refuse a key without a certificate, and settings that are given together with `config_file`."""
         if self.key_path is not None and self.cert_path is None:
             raise ValueError("the key needs a certificate: set cert-path")
         if self.config_file is not None and self.model_fields_set - {"config_file"}:

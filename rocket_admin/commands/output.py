@@ -2,7 +2,7 @@
 
 ::
 
-    streamkit topic list             a table, as wide as the terminal, or as wide as it must be where there is none
+    streamkit topic list             a table, as wide as the terminal, or as its texts if there is none
     streamkit topic list --json      one object a line; fields that are not known are left out
     streamkit topic list --watch 2   again every 2 seconds
 
@@ -259,7 +259,7 @@ def output_options(command: Callable[..., R]) -> Callable[..., R]:
 
 def plain(value: object) -> Any:
     """Return a value as JSON has it: objects without the fields that are None, times in ISO 8601 and UTC."""
-    if hasattr(value, "__struct_fields__"):  # of msgspec, which help texts do not import
+    if hasattr(value, "__struct_fields__"):  # a msgspec.Struct; msgspec is not imported for help texts
         pairs = ((name, getattr(value, name)) for name in value.__struct_fields__)
         return {name: plain(item) for name, item in pairs if item is not None}
     if is_dataclass(value):

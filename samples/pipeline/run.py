@@ -50,7 +50,7 @@ class Arrivals:
 
 
 class Run:
-    """Streams a table: call `start`, then `play`, and `stop` in any case.
+    """Streams a table. Call `start`, `play`, and always `stop`.
 
     Attributes:
         board: What has arrived.
@@ -76,7 +76,7 @@ class Run:
         await self.driver.start()
 
     async def stop(self) -> None:
-        """Kill what runs of Spark."""
+        """Kill Spark's processes."""
         await self.driver.kill()
 
     async def play(self, table: pd.DataFrame, expected: dict[Place, DayTotals], victims: Sequence[Victim]) -> float:

@@ -30,7 +30,7 @@ from streamkit.events import binding_changed, binding_created, binding_removed, 
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
 
-if TYPE_CHECKING:  # a program needs what sends, what receives, or neither
+if TYPE_CHECKING:  # imported late: many programs only send or only receive
     from streamkit.binder.receiving import MessageReceiver
     from streamkit.binder.sending import SendingHandler
     from streamkit.binder.transactional_sending import TransactionalSendingHandler

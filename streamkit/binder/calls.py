@@ -129,8 +129,8 @@ class Turns(Generic[S]):
     A worker is a task that makes one call after the other. Workers are started only while permits are free, so a
     message stays in its source until a handler can take it. There a rebalance can still move it to another member.
 
-    A worker without messages is parked, because a new task for each message costs more than to wake it. No more workers
-    are parked than permits are free, so those of a burst end.
+    A worker without messages is parked: waking it costs less than a new task. At most as many are parked as permits are
+    free; further workers end.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Turns(Generic[S]):
         if source not in self._listed:
             self._listed.add(source)
             self._ready.append(source)
-        # One message needs one worker, now. Of more messages, some may be those of workers that are about to run.
+        # One message needs one worker at once. With more messages, workers that were woken already may take some.
         if self._parked and self._permits.free > 0 and len(source.waiting) == 1:
             self._unpark(goes_on=True)
         else:
@@ -227,12 +227,12 @@ class Turns(Generic[S]):
             raise
 
     def _unpark(self, *, goes_on: bool) -> None:
-        parked = self._parked.pop()  # the last one, so that those before it stay for bursts only
+        parked = self._parked.pop()  # the one parked last, so that the others are used only under load
         if not parked.done():
             parked.set_result(goes_on)
 
     def _watch(self) -> None:
-        """Watch the permits while messages wait for one: most are given back when none does."""
+        """Watch the permits, only while messages wait for one: most permits are returned while none does."""
         if not self._is_watching and not self._is_closed:
             self._is_watching = True
             self._permits.watch(self._on_free)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from streamkit.binder.retry_policies import RetryPolicies
     from streamkit.binder.transactional_sending import TransactionalSendingHandler
 
-# What receives is imported for the first input, and what has transactions for the first output that has: the commands
-# that only send, and those that need no bindings, start faster.
+# Receivers are imported for the first input and transactions for the first transactional output, so that commands start
+# faster.
 
 __all__ = ["BindingFactory", "NewDestination"]
 

@@ -25,12 +25,12 @@ class Permits:
         free: The number of permits that can be taken now; only this class changes it.
     """
 
-    __slots__ = ("_closed", "_in_line", "_kept", "_sleepers", "_waiters", "_watchers", "_withheld", "free")
+    __slots__ = ("_closed", "_in_line", "_sleepers", "_waiters", "_watchers", "_withheld", "_withheld_count", "free")
 
     def __init__(self, count: int) -> None:
         self._watchers: tuple[Callable[[], None], ...] = ()
         self.free = count
-        self._kept = 0  # the free permits while none is given
+        self._withheld_count = 0  # free permits while permits are withheld; then `free` is 0
         self._withheld = False
         self._closed = False
         self._waiters: deque[Future[None]] = deque()
@@ -88,7 +88,7 @@ class Permits:
     def release(self) -> None:
         """Return a permit; the first task in line takes it at once, unless permits are withheld."""
         if self._withheld:
-            self._kept += 1
+            self._withheld_count += 1
             return
         self.free += 1
         if self._waiters or self._watchers:
@@ -115,7 +115,7 @@ class Permits:
     def withhold(self) -> None:
         """Give no permit until :meth:`grant`; permits that are held stay held, and waiters stay in line."""
         self._withheld = True
-        self._kept += self.free
+        self._withheld_count += self.free
         self.free = 0
 
     def close(self) -> None:
@@ -130,8 +130,8 @@ class Permits:
     def grant(self) -> None:
         """Give permits again after :meth:`withhold` or :meth:`close`."""
         self._withheld = self._closed = False
-        self.free += self._kept
-        self._kept = 0
+        self.free += self._withheld_count
+        self._withheld_count = 0
         self._hand_out()
 
     def _hand_out(self) -> None:

@@ -68,13 +68,16 @@ class MessageReceiver:
         self._attempts = AttemptLoop(owner, binding, delivery, policy, on_error=on_error, log=log)
 
     def __call__(self, message: Message[bytes], redeliveries: int) -> Awaitable[Settlement]:
-        """Handle one delivery of a message; the result, to be awaited at once, is its settlement.
+        """Handle one delivery of a message.
 
-        It is the coroutine of the attempts, and not awaited here, which would be another coroutine for each message.
+        This is not a coroutine function itself, which saves a coroutine for each message.
 
         Args:
             message: The message as the binder received it.
             redeliveries: The number of earlier redeliveries.
+
+        Returns:
+            An awaitable with the message's settlement, which the caller must await at once.
 
         Raises:
             CancelledError: The call is cancelled; the message stays unsettled.

@@ -37,8 +37,9 @@ __all__ = ["SendFailure", "SendingHandler", "Writer", "keeping_unsent", "reporti
 
 R = TypeVar("R")
 
-# Only a message with one of these headers, or with one that asks for what the binder cannot do, is looked at closely.
-_STEERING: Final = frozenset({TRANSACTION, PARTITION, PARTITION_OVERRIDE})
+# Headers that change how a message is sent. Only a message with one of them, or with a header that needs a capability
+# which the binder lacks, is checked.
+_CHECKED_HEADERS: Final = frozenset({TRANSACTION, PARTITION, PARTITION_OVERRIDE})
 
 Writer = Callable[[Message[object]], Message[bytes]]
 SendFailure = Callable[[Message[bytes], BinderError], Awaitable[None]]
@@ -92,7 +93,7 @@ class SendingHandler:
         self._on_failure = on_failure
         self._capabilities = capabilities
         self._refused = tuple((name, any_of) for name, any_of in _ASKED if any_of.isdisjoint(capabilities))
-        self._steering = _STEERING.union(name for name, _ in self._refused)
+        self._checked_headers = _CHECKED_HEADERS.union(name for name, _ in self._refused)
 
     async def handle_message(self, message: Message[object]) -> None:
         """Send ``message``; return when the binder has accepted it.
@@ -174,8 +175,8 @@ class SendingHandler:
             MessageConversionError: The payload cannot be converted to its content type.
             MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
         """
-        is_steered = message.headers.has_any(self._steering)
-        if is_steered:
+        needs_check = message.headers.has_any(self._checked_headers)
+        if needs_check:
             self._refuse(message)
         if self._key is not None and (key := self._key(message)) is not None:
             message = Message(message.payload, message.headers.annotated(KEY, key))
@@ -183,7 +184,7 @@ class SendingHandler:
         if self._partitioner is not None:
             count = self._producer.partition_count or self._partition_count
             partition = self._partitioner.partition(message, count)
-        elif is_steered:
+        elif needs_check:
             partition = explicit_partition(message)
         wire = self._write(message)
         if partition is not None:

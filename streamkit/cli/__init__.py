@@ -44,7 +44,8 @@ class LazyGroup(click.Group):
             return super().main(*args, **extra)
         finally:
             if not gc.get_freeze_count():
-                # What the command has left is young, and would be searched before the process ends. So it becomes old.
+                # Move the command's objects to the oldest generation, so that the collection at exit does not search
+                # them.
                 gc.freeze()
                 gc.unfreeze()
             gc.set_threshold(*before)

@@ -51,7 +51,7 @@ _ABBREVIATED: Final = {
 }
 
 
-def _cron(text: str) -> str:
+def _checked_cron(text: str) -> str:
     from streamkit.config.cron import CronExpression
 
     CronExpression(text)
@@ -65,7 +65,7 @@ class PollerProperties(SettingsModel):
     """Pause between the end of a poll and the next; 1s where nothing says when to poll."""
     fixed_rate: Annotated[Milliseconds, Positive] | None = None
     """Time from the beginning of a poll to that of the next, instead of the fixed delay."""
-    cron: Annotated[str, After(_cron)] | None = None
+    cron: Annotated[str, After(_checked_cron)] | None = None
     """When to poll, instead of the fixed delay: six fields, as Spring has them, in local time."""
     initial_delay: Milliseconds | None = None
     """Pause before the first poll; none where nothing sets it. A cron expression has none."""

@@ -16,7 +16,7 @@ _PLAIN: Final = "{noop}"
 """The prefix of a plain password, as Spring Security has prefixes for encoded ones."""
 
 
-def _hosts(listed: list[str]) -> list[str]:
+def _checked_hosts(listed: list[str]) -> list[str]:
     for host in listed:
         if not _HOST.fullmatch(host):
             raise ValueError(
@@ -26,7 +26,7 @@ def _hosts(listed: list[str]) -> list[str]:
     return listed
 
 
-def _token(text: str) -> str:
+def _checked_token(text: str) -> str:
     if text and not _TOKEN.fullmatch(text):
         raise ValueError("the token has characters that cannot be sent: expected letters, digits and -._~+/")
     return text
@@ -41,11 +41,11 @@ class ManagementServerProperties(SharedSettingsModel):
     """The address they are served at. Another one than loopback needs a login: `token`, or `spring.security.user`."""
     base_path: str = ""
     """What comes before `management.endpoints.web.base-path`."""
-    allowed_hosts: Annotated[list[str], After(_hosts)] = setting(default=[])
+    allowed_hosts: Annotated[list[str], After(_checked_hosts)] = setting(default=[])
     """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
     (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
     names below it, `*` for any."""
-    token: Annotated[str, After(_token)] = ""
+    token: Annotated[str, After(_checked_token)] = ""
     """The token with which programs log in: `Authorization: Bearer …`. It has letters, digits and `-._~+/`."""
 
     @property
@@ -66,13 +66,13 @@ class ManagementServerProperties(SharedSettingsModel):
         return [*self.allowed_hosts, *own]
 
 
-def _name(text: str) -> str:
+def _checked_name(text: str) -> str:
     if ":" in text:
         raise ValueError("a name with a colon cannot be sent: the colon ends it")
     return text
 
 
-def _password(text: str) -> str:
+def _checked_password(text: str) -> str:
     if _ENCODED.fullmatch(text) and not text.startswith(_PLAIN):
         raise ValueError(f"encoded passwords are not supported: expected a plain one, which may begin with {_PLAIN}")
     return text
@@ -81,9 +81,9 @@ def _password(text: str) -> str:
 class SecurityUserProperties(SharedSettingsModel):
     """`spring.security.user.*`."""
 
-    name: Annotated[str, After(_name)] = "user"
+    name: Annotated[str, After(_checked_name)] = "user"
     """The name with which people and programs log in to the management endpoints, by HTTP's basic authentication."""
-    password: Annotated[str, After(_password)] = ""
+    password: Annotated[str, After(_checked_password)] = ""
     """The password, plain or after `{noop}`. Without it nobody logs in by a name; Spring makes one up."""
     roles: list[str] = setting(default=[])
     """The roles that the user has, for `management.endpoint.health.roles`."""

@@ -14,22 +14,13 @@ from streamkit.config.setting_values import EntryError, InvalidSettingsError, Pr
 
 __all__ = ["model_reader", "pydantic_fields", "validated"]
 
-_UNKNOWN: Final = object()
+_PLACEHOLDER: Final = object()
 
 M = TypeVar("M", bound=BaseModel)
 
 
 class PydanticField:
-    """A field of a model of pydantic.
-
-    Attributes:
-        name: Its attribute.
-        key: The name by which pydantic reads it.
-        aliases: Its other names.
-        annotation: Its annotation, without its metadata.
-        notes: The metadata of its annotation.
-        description: Its documentation; empty if only its source has it.
-    """
+    """A `DeclaredField` (`shape.py`) of a model of pydantic."""
 
     def __init__(self, name: str, info: FieldInfo) -> None:
         alias = info.validation_alias or info.alias
@@ -50,8 +41,8 @@ class PydanticField:
 
     def read(self, value: object) -> object:
         """Return its value, given the raw one; raise ValueError if that is wrong."""
-        # `Annotated` needs at least one argument of metadata; the marker that is always there means nothing.
-        annotation: Any = Annotated[self._info.annotation, _UNKNOWN, *self._info.metadata]
+        # `Annotated` needs at least one argument of metadata, so a placeholder comes first.
+        annotation: Any = Annotated[self._info.annotation, _PLACEHOLDER, *self._info.metadata]
         return TypeAdapter(annotation).validate_python(value)
 
 

@@ -16,6 +16,7 @@ from streamkit.config.judgement import KnownTypes
 from streamkit.config.relaxed import kebab
 from streamkit.config.setting_limits import Accepted, limit_of
 from streamkit.config.settings import PREFIX, StreamSettings
+from streamkit.config.settings_model import package_of
 from streamkit.config.shape import AnyModel, Field, Leaf, Listing, Section, Shape, Table, section_of
 
 MARKER = "<!-- What follows is written by `streamkit config reference --update`: change the models instead. -->"
@@ -116,7 +117,7 @@ def _texts(model: AnyModel) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if not inspect.get_annotations(each) or each.__module__.partition(".")[0] == "pydantic":
+        if not inspect.get_annotations(each) or package_of(each) == "pydantic":
             continue
         try:
             source = textwrap.dedent(inspect.getsource(each))

@@ -1,7 +1,7 @@
 """Read single values of settings by their annotations: text as it is in a file becomes a number, a choice, a duration.
 
-What is accepted, and the words of errors, are pydantic's, with which an application may describe settings of its own.
-This module does not import pydantic: its import takes a command as long as all the rest before its first request.
+Values and error messages are those of pydantic, so that settings of the framework and of applications behave alike.
+This module does not import pydantic, whose import takes longer than the rest of a command's start.
 
     bool, int, float, str, timedelta, an Enum, Path, Literal     as pydantic reads them from Python's values
     Annotated[..., Before(function)]                              `function` prepares the value for the annotation

@@ -9,9 +9,9 @@
     Polling(tries=5)                              # in code
     Polling.model_validate({"tries": "5"})        # from the texts of a file; wrong ones raise InvalidSettingsError
 
-Applications may describe their own settings by models of pydantic, whose names the methods here have. The framework's
-own are no such models, because every command and every start makes them: the import of pydantic and its preparation of
-each model take longer than all of the reading. A field is examined when a value of it is first read.
+Applications may describe their own settings by models of pydantic; the methods here have the names of pydantic's. The
+framework's own models do not use pydantic: importing it and preparing its models takes longer than reading all
+settings. The type of a field is examined when a value for it is first read.
 """
 
 import sys
@@ -55,6 +55,7 @@ __all__ = [
     "annotated_reader",
     "fields_of",
     "is_pydantic",
+    "package_of",
     "setting",
 ]
 
@@ -82,8 +83,8 @@ class Setting:
         self.le = le
         self.aliases = aliases
 
-    def refuse(self, value: Any) -> None:
-        """Raise ValueError if a value is outside of the bounds; None is not."""
+    def check(self, value: Any) -> None:
+        """Raise ValueError if a value is outside of the bounds. None is accepted."""
         if value is None:
             return
         if self.ge is not None and not value >= self.ge:
@@ -113,15 +114,7 @@ def setting(
 
 
 class SettingField:
-    """A field of a model.
-
-    Attributes:
-        name: Its attribute.
-        key: The name by which it is read from raw values.
-        annotation: Its annotation, without its metadata.
-        notes: The metadata of its annotation.
-        aliases: Other names of it.
-    """
+    """A `DeclaredField` (`shape.py`) of a model of ours."""
 
     __slots__ = ("_declared", "_reader", "aliases", "annotation", "key", "name", "notes")
 
@@ -135,7 +128,7 @@ class SettingField:
 
     @property
     def description(self) -> str:
-        """Its documentation: none, because it is read from the source where it is shown."""
+        """Always empty: `reference.py` reads the documentation from the source."""
         return ""
 
     @property
@@ -165,13 +158,15 @@ class SettingField:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
 class SettingsModel:
-    """A group of settings. Unknown keys are errors; values are immutable.
+    """A group of settings. Instances are immutable.
+
+    Unknown keys in files are reported by `RawTree` (`tree.py`), unknown arguments in code raise TypeError.
 
     A subclass has a field for each setting, and may override `_prepared` and `_check`.
     """
 
     ignores_unknown: ClassVar[bool] = False
-    """Whether keys without a field are ignored, instead of being errors."""
+    """Whether `RawTree` ignores keys without a field, instead of reporting them."""
 
     def __init__(self, **values: object) -> None:
         """Make settings in code; the values are judged as those of a file are.
@@ -188,7 +183,9 @@ class SettingsModel:
 
     @classmethod
     def model_validate(cls, values: Mapping[str, object]) -> Self:
-        """Return the settings of raw values, as a file has them; keys without a field are ignored.
+        """Return the settings for raw values as read from a file.
+
+        Keys without a field are ignored here; `RawTree` has reported them already.
 
         Raises:
             InvalidSettingsError: Values are wrong, or required ones are missing.
@@ -212,7 +209,7 @@ class SettingsModel:
 
     @classmethod
     def _prepared(cls, values: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the raw values as they are to be read, given those that are set."""
+        """Return the raw values to read, for example with units added; called only if values are given."""
         return values
 
     def _check(self) -> None:
@@ -257,7 +254,9 @@ class SettingsModel:
             raise InvalidSettingsError(problems)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"settings do not change: {type(self).__name__}.model_copy returns changed ones")
+        raise AttributeError(
+            f"settings are immutable: {type(self).__name__}.model_copy(update=...) returns a changed copy"
+        )
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -285,7 +284,7 @@ def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
     """Return the fields of a model by name, those of its base classes first.
 
     Raises:
-        TypeError: A field is declared with pydantic's means, or in words that cannot be read.
+        TypeError: A field is declared with pydantic's `Field` or validators.
     """
     found = _fields.get(model)
     if found is None:
@@ -299,10 +298,10 @@ def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
 
 def _own_fields(model: type[SettingsModel]) -> Iterator[tuple[str, SettingField]]:
     for name, value in vars(model).items():
-        if type(value).__module__.partition(".")[0] == "pydantic" and name != "model_config":
+        if package_of(type(value)) == "pydantic" and name != "model_config":
             raise TypeError(
-                f"{model.__qualname__}.{name} is declared by pydantic, but {model.__qualname__} is no model of it: use "
-                "setting of streamkit.config.settings_model, and After of streamkit.config.setting_values"
+                f"{model.__qualname__}.{name} uses pydantic, but {model.__qualname__} is a SettingsModel: declare it "
+                "with setting (streamkit.config.settings_model) or Before and After (streamkit.config.setting_values)"
             )
     annotations = get_annotations(model)
     if any(isinstance(annotation, str) for annotation in annotations.values()):
@@ -329,7 +328,7 @@ def annotated_reader(annotation: object, notes: Iterable[object] = ()) -> Reader
         elif isinstance(note, Setting):
             if note.ge is not None or note.le is not None:
                 read = _bounded(read, note)
-        elif type(note).__module__.partition(".")[0] in ("pydantic", "annotated_types"):
+        elif package_of(type(note)) in ("pydantic", "annotated_types"):
             raise TypeError(f"{note!r} is pydantic's: use Before or After of streamkit.config.setting_values")
     return read
 
@@ -361,9 +360,14 @@ def _reader(annotation: object) -> Reader:
 
 
 def is_pydantic(annotation: object) -> "TypeGuard[type[BaseModel]]":
-    """Return whether an annotation is a model of pydantic; if nobody has imported pydantic, no such class exists."""
+    """Return whether an annotation is a model of pydantic, without importing pydantic."""
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel)
+
+
+def package_of(class_: type) -> str:
+    """Return the name of the top-level package that defines a class."""
+    return class_.__module__.partition(".")[0]
 
 
 def _chained(first: Reader, second: Reader) -> Reader:
@@ -377,7 +381,7 @@ def _optional(read: Reader) -> Reader:
 def _bounded(read: Reader, bounds: Setting) -> Reader:
     def checked(value: object) -> object:
         found = read(value)
-        bounds.refuse(found)
+        bounds.check(found)
         return found
 
     return checked

@@ -109,7 +109,7 @@ class ProducerProperties(SettingsModel):
     """The number of partitions may change while the application runs."""
 
 
-def _media_type(text: str) -> str:
+def _checked_media_type(text: str) -> str:
     MimeType.parse(text)
     return text
 
@@ -121,7 +121,7 @@ class BindingProperties(SettingsModel):
     """The topic, or several for an input, comma-separated; unset: the binding's name."""
     group: str | None = None
     """The consumer group; unset: an anonymous one, not durable, that gets new messages only."""
-    content_type: Annotated[str, After(_media_type)] | None = None
+    content_type: Annotated[str, After(_checked_media_type)] | None = None
     """What the payload is converted by where the message has no `contentType`; unset: application/json."""
     binder: str | None = None
     """Which of the `binders`; unset: `default-binder`."""

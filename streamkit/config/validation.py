@@ -76,7 +76,7 @@ def validate(tree: RawTree, model: type[M], given: Mapping[str, object] = Mappin
     try:
         value = _validated(tree, model, given)
     except InvalidSettingsError as error:
-        # Not `from error`: tracebacks would print the text of that error, which may repeat values, secrets included.
+        # Not `from error`: see `pydantic_models.validated`.
         raise ConfigurationErrors(in_order([*problems, *_errors_of(tree, error)])) from None
     if problems:
         raise ConfigurationErrors(in_order(problems))
@@ -122,11 +122,14 @@ def _errors_of(tree: RawTree, error: InvalidSettingsError) -> Iterator[Configura
         if source is None or problem.is_missing:
             yield ConfigurationError(f"{known} is not set: {problem.reason}", key=known)
             continue
-        yield located(source, problem.reason, secrets=_below(tree, problem))
+        yield located(source, problem.reason, secrets=_values_below(tree, problem))
 
 
-def _below(tree: RawTree, problem: Problem) -> Iterator[Value]:
-    """Yield the values below a place: an error about a whole table names one of its keys and may repeat any of them."""
+def _values_below(tree: RawTree, problem: Problem) -> Iterator[Value]:
+    """Return the values below a location.
+
+    An error about a whole table may repeat any of them, so secrets among them must be hidden.
+    """
     location = problem.location
     return (value for at, value in tree.origins.items() if at[: len(location)] == location)
 

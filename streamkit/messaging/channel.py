@@ -154,9 +154,9 @@ class InterceptableChannel(ABC):
         return ChannelTransaction(self, message, timeout)
 
     def sending(self, message: Message[object], timeout: float | None = None) -> Coroutine[object, None, bool]:
-        """Return the coroutine that sends, for a caller on the loop of the subscribers.
+        """Return the coroutine that sends a message.
 
-        It is what :meth:`asend` awaits on any loop, and costs a coroutine less.
+        The caller must run on the subscribers' loop; :meth:`asend` works on any loop.
 
         Args:
             message: What to send.

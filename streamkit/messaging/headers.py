@@ -110,12 +110,13 @@ class MessageHeaders(Mapping[str, object]):
         return headers
 
     def sharing(self, values: dict[str, object], *, now_ms: int | None = None) -> "MessageHeaders":
-        """Return other headers of the same message: they have the same id and timestamp, whenever these are made.
+        """Return headers for the same message that share its id and timestamp, even if these are made later.
 
         Args:
-            values: The headers; those two, if they are among them, are not shared. They are used without a copy: the
-                caller must not change them any more.
-            now_ms: The timestamp if none has been made, in milliseconds since 1970; None to leave that to its reader.
+            values: The headers, used without a copy; the caller must not change them. An id or timestamp in them stays
+                their own.
+            now_ms: The timestamp in milliseconds since 1970, if the message has none yet; None makes it when it is
+                first read.
         """
         shared = self._shared
         if shared is None:
@@ -184,7 +185,12 @@ class MessageHeaders(Mapping[str, object]):
         return MessageHeaders.adopt({name: value for name, value in values.items() if name not in names})
 
     def copy_without(self, names: frozenset[str]) -> "MessageHeaders":
-        """Return headers for another message: these without the named ones; id and timestamp are to be among them."""
+        """Return a copy for another message, without some headers.
+
+        Args:
+            names: The headers to leave out. They must contain `id` and `timestamp`, because the other message gets its
+                own.
+        """
         values = self._values.copy()
         for name in names.intersection(values):
             del values[name]

@@ -51,17 +51,17 @@ class MimeType(msgspec.Struct, frozen=True):
 
     @property
     def is_json(self) -> bool:
-        """Return True for `application/json` and everything suffixed `+json`."""
+        """Whether the type is `*/json` or has the suffix `+json`."""
         return self.subtype == "json" or self.suffix == "json"
 
     @property
     def is_avro(self) -> bool:
-        """Return True for `application/avro`, `avro/binary` and everything suffixed `+avro`."""
+        """Whether the type is `*/avro` or `avro/binary`, or has the suffix `+avro`."""
         return self.suffix == "avro" or self.subtype == "avro" or self.essence == "avro/binary"
 
     @property
     def is_text(self) -> bool:
-        """Return True for `text/…`."""
+        """Whether the type is `text/*`."""
         return self.type == "text"
 
     def includes(self, other: Self) -> bool:

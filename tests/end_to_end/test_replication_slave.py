@@ -55,8 +55,8 @@ def test_a_pull_that_waits_at_the_slave_is_answered(tmp_path: Path) -> None:
     with_pair(tmp_path, scene, **asynchronous())
 
 
-def test_an_offset_that_is_not_copied_yet_stays(tmp_path: Path) -> None:
-    """A consumer that was ahead of the slave is not sent back, where it would get messages again; its pull waits."""
+def test_slave_holds_pull_beyond_its_queue(tmp_path: Path) -> None:
+    """An answer at once would move the consumer back to messages that it has read already."""
 
     async def scene(pair: BrokerPair) -> None:
         await pair.client.send()
@@ -75,7 +75,7 @@ def test_an_offset_that_is_not_copied_yet_stays(tmp_path: Path) -> None:
     with_pair(tmp_path, scene, **asynchronous())
 
 
-def test_a_queue_that_is_not_copied_yet_keeps_offsets(tmp_path: Path) -> None:
+def test_slave_keeps_offset_in_a_queue_it_has_not_copied(tmp_path: Path) -> None:
     """The slave may know a topic before it has a message of it."""
 
     async def scene(pair: BrokerPair) -> None:
@@ -87,8 +87,8 @@ def test_a_queue_that_is_not_copied_yet_keeps_offsets(tmp_path: Path) -> None:
     with_pair(tmp_path, scene, **asynchronous())
 
 
-def test_a_slave_may_correct_offsets_as_a_master_does(tmp_path: Path) -> None:
-    """With `offsetCheckInSlave`."""
+def test_slave_corrects_offsets_if_configured(tmp_path: Path) -> None:
+    """`offsetCheckInSlave=true` makes the slave correct offsets."""
 
     async def scene(pair: BrokerPair) -> None:
         await pair.client.send()

@@ -104,7 +104,7 @@ class Peers:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all tests here, as runs without peers skip the folder; they may start several JVMs, one after the other."""
+    """Mark all tests here `peer`, and allow each 300 s by default, because it may start several JVMs."""
     for item in items:
         if item.nodeid.startswith("tests/peer/"):
             item.add_marker(pytest.mark.peer)

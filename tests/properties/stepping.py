@@ -68,7 +68,7 @@ class UnhandledErrors(logging.Handler):
 
 
 def exempt_from_collections() -> None:
-    """Collect garbage, and have later collections look only at what is made from now on, not at all modules."""
+    """Collect garbage, then exclude all existing objects from later collections."""
     gc.collect()
     gc.freeze()
 

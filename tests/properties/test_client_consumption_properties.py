@@ -35,7 +35,7 @@ FAILURES: dict[bool, st.SearchStrategy[Outcome]] = {
 SECONDS = st.sampled_from([0.0, 0.0, 0.0, 0.5, 4.0])
 
 
-class Kitchen:
+class PlannedConsumer:
     """A consumer whose calls do what a plan says, by the offset of their first message; a second call succeeds."""
 
     def __init__(self, script: ConsumerScript, calls: list[Call], most_calls: int, *, orderly: bool) -> None:
@@ -129,13 +129,13 @@ def test_each_message_is_consumed_once_and_no_offset_passes_it_before(orderly: b
                 consume_message_batch_max_size=batch,
                 persist_consumer_offset_interval=timedelta(seconds=1),
             )
-            kitchen = Kitchen(script, calls, 1 if orderly else concurrency, orderly=orderly)
+            consumer = PlannedConsumer(script, calls, 1 if orderly else concurrency, orderly=orderly)
             end = FIRST
             for size in runs:
                 records = b"".join(record(offset) for offset in range(end, end + size))
                 end += size
                 script.replies.append(pulled(ResponseCode.SUCCESS, end, records))
-            kitchen.unconsumed = set(range(FIRST, end))
+            consumer.unconsumed = set(range(FIRST, end))
             async with script.consumer:
                 if revoked_after is None:
                     await asyncio.sleep(500)
@@ -143,12 +143,12 @@ def test_each_message_is_consumed_once_and_no_offset_passes_it_before(orderly: b
                     await asyncio.sleep(revoked_after)
                     script.consumer.unsubscribe("orders")
                     await asyncio.sleep(20)
-            assert not kitchen.wrong
+            assert not consumer.wrong
             if not orderly:
-                assert len(set(kitchen.heard)) == len(kitchen.heard)
+                assert len(set(consumer.heard)) == len(consumer.heard)
             if revoked_after is None:
-                assert set(kitchen.heard) == set(range(FIRST, end))
-                assert kitchen.committed == end
+                assert set(consumer.heard) == set(range(FIRST, end))
+                assert consumer.committed == end
 
     with VirtualTime() as time:
         time.run(main())

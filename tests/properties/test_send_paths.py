@@ -173,7 +173,7 @@ async def compare_alone(both: TwoPaths, *data: bytes) -> int:
     for pipe in pipes:
         pipe._protocol = Received()
     ends = [pipe._protocol for pipe in pipes]
-    # The connection that was read before is the one that counts as alone, until this one is.
+    # The first requests make this connection the one that counts as alone.
     for part in (*[UNKNOWN] * 3, *data):
         for pipe in pipes:
             pipe.write(part)
@@ -629,7 +629,7 @@ BATCHES = st.builds(
 @given(frames=st.lists(st.one_of(SENDS, BATCHES), min_size=1, max_size=12))
 @settings(max_examples=60)
 def test_arbitrary_requests_have_equal_results(frames: list[bytes]) -> None:
-    """Whatever each of them is."""
+    """Any requests give the same answers and the same files on both paths."""
 
     async def scene(both: TwoPaths) -> None:
         for side in (both.at_once, both.one_by_one):
@@ -652,7 +652,7 @@ def test_plain_sends_that_come_alone_have_equal_results(frames: list[bytes]) -> 
         few = frames[:9]
         await compare_alone(both, *few)  # what is known of queues is learned from the first requests
         count = await compare_alone(both, *few)
-        # Headers in another order go the way of others, and so do large messages and many keys when space is reserved.
+        # Headers in another order take the usual path, and so do large messages and many keys when space is reserved.
         assert count == len(few) or few[0][8:].find(b'{"code":310,') or len(few[0]) > 2_000
         await both.pulled(expression="a")
         await both.found("k2")
@@ -662,7 +662,7 @@ def test_plain_sends_that_come_alone_have_equal_results(frames: list[bytes]) -> 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 def test_unusual_requests_that_come_alone_have_equal_results(odd: bytes) -> None:
-    """As do those before and behind them."""
+    """The usual requests before and after them do, too."""
 
     async def scene(both: TwoPaths) -> None:
         await make_topics(both)
@@ -689,7 +689,7 @@ def test_batches_that_come_alone_have_equal_results(entries: list[Entry]) -> Non
 @given(frames=st.lists(st.one_of(SENDS, BATCHES), min_size=1, max_size=8))
 @settings(max_examples=40)
 def test_arbitrary_requests_that_come_alone_have_equal_results(frames: list[bytes]) -> None:
-    """Whatever each of them is."""
+    """Any request gives the same answer and the same files on both paths."""
 
     async def scene(both: TwoPaths) -> None:
         for side in (both.at_once, both.one_by_one):
@@ -714,7 +714,7 @@ def test_arbitrary_requests_that_come_alone_have_equal_results(frames: list[byte
     ids=["the log", "the queue", "the index", "no index", "with a flush"],
 )
 def test_requests_that_come_alone_at_the_end_of_a_file_are_stored_equally(sizes: dict[str, str]) -> None:
-    """In other steps, and the next ones in one call again. Answers that wait for the disk take those steps, too."""
+    """They take the usual path; the next ones take the lone path again. With SYNC_FLUSH all take the usual path."""
 
     async def scene(both: TwoPaths) -> None:
         frames = [send({**PROPERTIES, "KEYS": f"k{n}"}, bytes(150), e=str(n % 2)) for n in range(40)]
@@ -727,7 +727,7 @@ def test_requests_that_come_alone_at_the_end_of_a_file_are_stored_equally(sizes:
 
 
 def test_rules_apply_to_requests_that_come_alone() -> None:
-    """From the moment at which a topic or a setting is changed, and a queue deleted."""
+    """A changed topic or setting, or a deleted topic, takes effect with the next request."""
 
     async def scene(both: TwoPaths) -> None:
         async def change(code: int, header: Header | None, body: bytes = b"") -> None:

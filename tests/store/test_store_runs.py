@@ -395,7 +395,7 @@ PACKED = {
 
 @pytest.mark.parametrize(("lack", "is_written"), PACKED.values(), ids=PACKED)
 def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], is_written: bool) -> None:
-    """And counted; otherwise nothing is changed, and `Run.write` writes the same bytes when there is room."""
+    """They are also counted. Otherwise nothing changes, and `Run.write` later writes the same bytes."""
     from rocket_native import SendReader
 
     def file(data: bytearray, room: int, base: int = 0, *, is_mapped: bool = True) -> FileState:

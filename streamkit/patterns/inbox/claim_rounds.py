@@ -1,11 +1,12 @@
-"""How marks are claimed in a database: by INSERTs, again when transactions of other runs have interfered.
+"""Claim marks in a database by INSERT, and try again if other transactions interfered.
 
 ::
 
-    INSERT all marks that are wanted      a mark is there, or another run is about to insert it
-        inserted: claimed                     ROLLBACK; SELECT those that are there
-                                              some are done, or have expired and are deleted: INSERT the rest
-                                              none: the marks are busy
+    INSERT all wanted marks
+        inserted: claimed
+        otherwise: ROLLBACK, SELECT the marks that exist and DELETE those that have expired
+            some existed: INSERT the marks that are not done
+            none existed: another run is about to insert them, so they are busy
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
@@ -19,7 +20,7 @@ __all__ = ["WITHOUT_WAITING", "Claimed", "claim_in_rounds", "claimed_or_abandone
 E = TypeVar("E", bound=Exception)
 
 _ROUNDS: Final = 10
-"""How often a claim is made when transactions of other runs have interfered; then its marks are busy."""
+"""Maximum number of attempts; after them the marks count as busy."""
 WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
 """What makes a statement fail on MariaDB where it would wait for a lock."""
 
@@ -43,7 +44,7 @@ async def claimed_or_abandoned(
     claim: Callable[[dict[str, Mark]], Awaitable[Collection[Mark] | None]],
     abandon: Callable[[], Awaitable[None]],
 ) -> Claimed:
-    """Claim marks; the transaction stays open only if marks are claimed.
+    """Claim marks; roll back unless at least one was claimed.
 
     Args:
         marks: The marks.

@@ -23,7 +23,7 @@ from streamkit.messaging.cause import kind_and_text
 from streamkit.patterns.inbox.claim_rounds import WITHOUT_WAITING, claim_in_rounds, claimed_or_abandoned
 from streamkit.patterns.inbox.marks import INBOX_TABLE, SHOWN, Claim, Mark, MarkStore, lock_number
 from streamkit.patterns.inbox.refusals import interfered, is_locked
-from streamkit.patterns.inbox.thread_call import call_on_thread
+from streamkit.patterns.inbox.uninterrupted_calls import call_to_its_end
 from streamkit.patterns.storable_text import storable
 
 __all__ = ["DjangoMarks"]
@@ -96,7 +96,7 @@ class _Work:
 
     async def __call__(self, function: Callable[..., R], *arguments: Any) -> R:
         """Call a function on the thread."""
-        return await call_on_thread(self.thread, function, *arguments)
+        return await call_to_its_end(self.thread, function, *arguments)
 
     async def abandon(self) -> None:
         """Roll back, and release the thread; an error is logged."""

@@ -42,7 +42,7 @@ from streamkit.messaging.cause import kind_and_text
 from streamkit.patterns.inbox.claim_rounds import WITHOUT_WAITING, claim_in_rounds, claimed_or_abandoned
 from streamkit.patterns.inbox.marks import INBOX_TABLE, SHOWN, Claim, Mark, MarkStore, lock_number
 from streamkit.patterns.inbox.refusals import interfered, is_locked
-from streamkit.patterns.inbox.thread_call import call_on_thread
+from streamkit.patterns.inbox.uninterrupted_calls import call_to_its_end
 from streamkit.patterns.storable_text import storable
 
 __all__ = ["SqlMarks", "inbox_table"]
@@ -201,7 +201,7 @@ class _Work:
         session = self.session
         if isinstance(session, AsyncSession):
             return await session.run_sync(function, *arguments)
-        return await call_on_thread(self._threads(), function, session, *arguments)
+        return await call_to_its_end(self._threads(), function, session, *arguments)
 
     async def abandon(self) -> None:
         """Roll back and close the session; an error is logged."""

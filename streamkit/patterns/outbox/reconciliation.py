@@ -9,8 +9,8 @@
     null: the message is sent again
     others: the status is copied
 
-The time of a question travels with the question and its answer. An answer counts for a row if the question was asked
-after the row's last send, however many questions have followed: an answer may take longer than `check-after`.
+A question carries its time, and the answer repeats it. An answer counts for a row only if the question was asked after
+the row was last sent, so it may arrive after later questions: it may take longer than `check-after`.
 """
 
 import json

@@ -124,7 +124,7 @@ def test_workers_of_a_burst_end() -> None:
 
 
 def test_paused_binding_keeps_messages_for_its_parked_workers() -> None:
-    """They handle them when the binding is resumed."""
+    """A paused binding gives parked workers no message until it is resumed."""
 
     async def main() -> None:
         handled: list[str] = []

@@ -69,7 +69,7 @@ def test_all_wrong_values_are_found() -> None:
 
 
 def test_required_setting_of_a_group_is_missing_in_the_group() -> None:
-    """Also if nothing of the group is set."""
+    """A required setting of a group is reported at the group, even if nothing of the group is set."""
 
     class Outer(SettingsModel):
         inner: Example = setting(default_factory=Example)
@@ -80,7 +80,7 @@ def test_required_setting_of_a_group_is_missing_in_the_group() -> None:
 
 
 def test_required_setting_with_a_limit_is_warned_of() -> None:
-    """It has no default that its value could be."""
+    """A warning does not need a default."""
 
     class Old(SettingsModel):
         name: Annotated[str, Accepted("it is old")]
@@ -93,7 +93,7 @@ def test_required_setting_with_a_limit_is_warned_of() -> None:
 def test_settings_do_not_change() -> None:
     """A copy may have other values."""
     first = Example(name="a")
-    with pytest.raises(AttributeError, match="do not change"):
+    with pytest.raises(AttributeError, match="settings are immutable"):
         first.low = 1  # type: ignore[misc]
     second = first.model_copy(update={"low": 2})
     assert (first.low, second.low) == (0, 2)
@@ -120,13 +120,13 @@ def test_secrets_are_hidden_in_texts() -> None:
 
 
 def test_unknown_argument_is_refused() -> None:
-    """It is a mistake in code."""
+    """An unknown argument raises TypeError."""
     with pytest.raises(TypeError, match="Nested has no setting sise"):
         Nested(sise=1)  # type: ignore[call-arg]
 
 
 def test_declarations_of_pydantic_are_refused() -> None:
-    """They would have no effect: a validator, a field, metadata of an annotation."""
+    """pydantic's validators, fields and metadata raise TypeError instead of having no effect."""
 
     class WithField(SettingsModel):
         size: int = Field(default=1, ge=1)
@@ -143,7 +143,7 @@ def test_declarations_of_pydantic_are_refused() -> None:
         size: Annotated[int, Field(ge=1)] = 1
 
     for model in (WithField, WithValidator):
-        with pytest.raises(TypeError, match="declared by pydantic"):
+        with pytest.raises(TypeError, match="uses pydantic"):
             fields_of(model)
     with pytest.raises(TypeError, match="is pydantic's"):
         WithMetadata(size=1)
