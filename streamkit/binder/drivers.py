@@ -348,10 +348,11 @@ class ConcurrentDriver(Driver[S, D]):
                     )
                     if pause is not None:
                         self._settler.redeliver(delivery, pause, self.wake)
+                    del delivery
             finally:
                 source.calls -= 1
             handled += len(deliveries)
-            del taken, source, deliveries, delivery, settlement, settlements  # a parked worker would keep the messages
+            del taken, source, deliveries, settlements  # otherwise a parked worker would keep the messages
             if handled >= _RUN:
                 handled = 0
                 await asyncio.sleep(0)

@@ -1,6 +1,6 @@
 """The retry policies of bindings: a registered policy that settings name, or one made from the settings."""
 
-from msgspec.structs import replace
+from dataclasses import replace
 
 from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.binding_settings import BindingSettings

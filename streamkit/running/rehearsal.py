@@ -184,7 +184,7 @@ def _collected(problems: list[ConfigurationError]) -> Iterator[None]:
         problems.append(error)
 
 
-class _Unseen(RetryPolicy, frozen=True):
+class _Unseen(RetryPolicy):
     """An object that is in the code; it is taken for one of the kind that its setting needs."""
 
     def __call__(self, *arguments: object) -> None:
