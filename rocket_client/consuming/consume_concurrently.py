@@ -194,8 +194,8 @@ class ConcurrentConsumption(ListenerConsumption):
             self._ready += 1
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
-        # Workers that end in this turn are removed before that, so it sees their places.
-        self._schedule_start()
+        if self._ready:
+            self._schedule_start()
 
     def _schedule_start(self) -> None:
         if not self._start_scheduled:
@@ -237,6 +237,16 @@ class ConcurrentConsumption(ListenerConsumption):
             work.popleft()
 
     async def _run_worker(self, pulls_first: bool) -> None:
+        try:
+            await self._work_on(pulls_first=pulls_first)
+        finally:
+            # At once, and not only when the loop calls back: messages may be submitted before, and need a worker.
+            worker = asyncio.current_task()
+            assert worker is not None
+            self._workers.discard(worker)
+
+    async def _work_on(self, *, pulls_first: bool) -> None:
+        """Call the listener with the batches that wait, until there are none."""
         self._ready -= 1
         if pulls_first:
             # The queue has more messages. Its pull loop asks for them before this worker goes on, so that the broker
