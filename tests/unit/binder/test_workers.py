@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 from streamkit import Message, StreamApplication
 from streamkit.binder.binder import BindingState
@@ -143,6 +144,26 @@ def test_paused_binding_keeps_messages_for_its_parked_workers() -> None:
             assert (handled, binding.state) == (["a"], BindingState.PAUSED)
             await binding.resume()
             await until(lambda: handled == ["a", "b"])
+
+    asyncio.run(main())
+
+
+def test_context_variables_of_one_call_are_not_seen_by_the_next() -> None:
+    """Messages come one after the other, so that a parked worker could handle all."""
+
+    async def main() -> None:
+        variable: ContextVar[str | None] = ContextVar("variable", default=None)
+        seen: list[str | None] = []
+
+        async def note(text: str) -> None:
+            seen.append(variable.get())
+            variable.set(text)
+
+        async with listening(note) as (_, send):
+            for number in range(3):
+                await send(str(number))
+                await until(lambda: len(seen) == number + 1)  # noqa: B023 - it is awaited here
+        assert seen == [None] * 3
 
     asyncio.run(main())
 

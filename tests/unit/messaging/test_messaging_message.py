@@ -5,6 +5,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
@@ -179,8 +180,16 @@ def test_header_named_id_is_not_shared() -> None:
     assert headers.id != "mine"
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda message: pickle.loads(pickle.dumps(message))])
+def test_copies_of_a_message_whose_id_was_never_read_have_its_id(copied: Callable[[Message[str]], Message[str]]):
+    """Likewise its timestamp."""
+    message = Message("a")
+    headers = copied(message).headers
+    assert (headers.id, headers.timestamp) == (message.headers.id, message.headers.timestamp)
+
+
 def test_messages_can_be_copied_and_pickled() -> None:
-    """With their ids, once these are made."""
+    """With their headers and ids."""
     message = Message("a", {"k": 1})
     assert message.headers.id
     for same in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
