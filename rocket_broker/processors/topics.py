@@ -137,9 +137,12 @@ class TopicsProcessor:
         self._late.begin(connection, command, self._delete_unused(command))
 
     async def _delete_unused(self, command: RemotingCommand) -> RemotingCommand:
-        unused = await run_in_steps("searching for unused topics", self._unused())
+        found = await run_in_steps("searching for unused topics", self._unused())
+        # A send may have created a topic again since it was looked at. From here on it is refused.
+        unused = [topic for topic in found if topic not in self._topics]
         if unused:
-            await self._store.delete_topics(unused)
+            with self._topics.deleting(*unused):
+                await self._store.delete_topics(unused)
         return RemotingCommand.response(command)
 
     def _unused(self) -> Generator[None, None, list[str]]:

@@ -217,20 +217,21 @@ class TopicTable(JournaledTable[TopicConfig]):
         self._put(configs)
 
     @contextmanager
-    def deleting(self, topic: str) -> Iterator[None]:
-        """Delete the topic's entry, and let no client create the topic again within the ``with`` block.
+    def deleting(self, *topics: str) -> Iterator[None]:
+        """Delete the entries of topics, and let no client create the topics again within the ``with`` block.
 
         Raises:
-            Refusal: The topic is being deleted already.
+            Refusal: A topic is being deleted already.
             OSError: The change could not be written.
         """
-        self._check_not_deleting([topic])
-        self._deleting.add(topic)
+        self._check_not_deleting(topics)
+        self._deleting.update(topics)
         try:
-            self.delete(topic)
+            for topic in topics:
+                self.delete(topic)
             yield
         finally:
-            self._deleting.discard(topic)
+            self._deleting.difference_update(topics)
 
     def mark_ordered(self, ordered: KVTable | None) -> None:
         """Set the order flag of exactly the topics in the name server's order configuration.

@@ -735,3 +735,29 @@ def test_queues_of_unknown_topics_are_deleted_on_request() -> None:
         assert set(embedded.broker.store.topics_with_queues()) == {"kept", DELETIONS_TOPIC}
 
     with_broker(scene)
+
+
+def test_no_message_is_stored_in_an_unused_topic_while_it_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send would create the topic again, store its message in a queue that is deleted next, and succeed."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        flusher = embedded.broker.store._flusher
+        flush, answers = flusher.flush, []
+        sender = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+
+        async def send_first() -> None:
+            answers.append(await sender.try_send("forgotten"))
+            await flush()
+
+        await client.send("forgotten")
+        embedded.broker.topics.delete("forgotten")
+        monkeypatch.setattr(flusher, "flush", send_first)
+        await client.ask_ok(Code.CLEAN_UNUSED_TOPIC)
+        assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY]
+        assert "is being deleted" in str(answers[0].remark)
+        monkeypatch.undo()
+        await client.send("forgotten", body=b"later")
+        assert [message.body for message in await client.messages("forgotten")] == [b"later"]
+        await sender.connection.close()
+
+    with_broker(scene)
