@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 LONGEST_ERROR = 2000
+POLL_SECONDS = 0.1
 EXPRESSION = "concat('seen-', CAST(body AS string))"
 
 
@@ -51,11 +53,22 @@ def main(master: str, name_server: str, directory: str, *topics: str) -> None:
             for delivery, target in targets.items():
                 if delivery not in queries or not queries[delivery].isActive:
                     queries[delivery] = start(spark, name_server, (source, target), Path(directory), delivery)
+                    wait_for_batch(queries[delivery])
             print("running", flush=True)
             spark.streams.awaitAnyTermination()
         except (PySparkException, Py4JJavaError) as error:  # also while a query is planned: its processes are killed
             print(f"a query ended: {cause_of(error)!r}", flush=True)
         spark.streams.resetTerminated()
+
+
+def wait_for_batch(query: "StreamingQuery") -> None:
+    """Wait until a query has finished a batch, or failed.
+
+    If two queries of one driver do their first batches at once, a map in Spark's JVM is sometimes damaged. Then each
+    later start of a query fails: "Task not serializable", caused by "Illegal size 5 of collection, expected 6".
+    """
+    while query.isActive and query.lastProgress is None:
+        time.sleep(POLL_SECONDS)
 
 
 def cause_of(error: Exception) -> str:
