@@ -328,7 +328,7 @@ class RocketBinder(Binder):
         return binding
 
     async def _commit_missing_offsets(self, destination: ProducerDestination, namespace: Namespace) -> None:
-        """Let each required group begin where the topic ends now, unless it has offsets."""
+        """Commit the topic's present end as the offset of each required group that has no offsets yet."""
         from binders.rocket.groups import commit_missing_offsets
 
         for required in destination.properties.required_groups:

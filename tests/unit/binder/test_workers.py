@@ -43,7 +43,7 @@ async def listening(
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Let other tasks run until a condition holds."""
+    """Wait until a condition is true, and let other tasks run meanwhile."""
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110 - it looks at the turns of the loop
             await asyncio.sleep(0)
