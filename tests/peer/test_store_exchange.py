@@ -306,6 +306,9 @@ def test_messages_deleted_by_either_broker_stay_deleted(exchange: Exchange, tmp_
     with client.producer(broker.name_server) as producer:
         for number in range(12):
             producer.send("theirs", f"theirs {number}")
+        # Apache's broker makes queue entries after its answer. An entry that it made after the deletion would stay, and
+        # the first message of the new queue would get none.
+        assert eventually(lambda: _messages(producer, "theirs", 4), lambda count: count == 12) == 12
         deleted = client.mqadmin(broker.name_server, "deleteTopic", "-c", "DefaultCluster", "-t", "theirs")
         assert "success" in deleted
         client.create_topic(broker.name_server, broker.address, "theirs", 4)
@@ -314,7 +317,7 @@ def test_messages_deleted_by_either_broker_stay_deleted(exchange: Exchange, tmp_
 
     root = tmp_path / "store"
     found = run("verify", root, "--json")
-    assert (found["sound"], found["deleted_topics"]) == (True, {"ours": 3, "theirs": 12})
+    assert (found["sound"], found["deleted_topics"]) == (True, {"ours": 3, "theirs": 12}), found
     assert run("repair", root, "--apply", "--yes", "--json")["after"]["deleted"] == 15
     store, _ = exchange.ours()
     assert {m.body for m in read(store, "ours").values()} == {b"ours anew"}
@@ -322,6 +325,11 @@ def test_messages_deleted_by_either_broker_stay_deleted(exchange: Exchange, tmp_
         (anew["queue"], anew["offset"]): b"theirs anew"
     }
     asyncio.run(store.stop())
+
+
+def _messages(producer: JavaProducer, topic: str, queues: int) -> int:
+    """Return how many messages the queues of a topic have."""
+    return sum(producer.offsets(topic, queue)["max"] for queue in range(queues))
 
 
 def _sent(producer: JavaProducer, topic: str, body: str) -> list[Any]:
