@@ -43,7 +43,10 @@ class EntryScan:
                 summary.end = number + 1
                 if size != FILLER_SIZE and offset >= self._first:
                     summary.in_log += 1
-                    if not self.leads(topic, queue_id, number, offset, size):
+                    # The first message of a log is number 0 of its queue. So this entry is damaged, not that message:
+                    # zeros of a lost sector cover its offset, and end before its size.
+                    is_half_zero = offset == 0 and number > 0
+                    if not is_half_zero and not self.leads(topic, queue_id, number, offset, size):
                         record = self._record(offset, size)
                         if record is not None and not self._has_entry(record):
                             heads[offset] = (

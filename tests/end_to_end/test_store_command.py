@@ -507,6 +507,16 @@ def test_message_with_a_damaged_header_is_found_by_its_entry(root: Path, positio
     assert bodies(root, 1) == list(range(1, 300, 2))
 
 
+def test_entry_with_half_its_bytes_lost_does_not_make_its_message_look_damaged(root: Path) -> None:
+    """The zeros of a lost sector end behind an entry's offset: it seems to lead to the first message of the log."""
+    overwrite(root / QUEUE, 0, bytes(7 * 20 + 8))
+    found = verified(root)
+    assert (found["sound"], found["damages"], found["missing_entries"]) == (False, [], 8)
+    run("repair", root, "--apply", "--yes")
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == list(range(0, 300, 2))
+
+
 def test_wrong_queue_offset_is_found_without_queues(root: Path) -> None:
     """It fits nowhere among the others, and costs none of them."""
     overwrite(root / LOG, record_starts(root)[10] + 27, b"\x09")
