@@ -19,7 +19,8 @@
 The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
 them. The mark says where exactly to begin; it is ours, and Apache's brokers keep the bytes that they don't
 know. It stays true when they write to the store later on; that the log is still the one it was made for is
-seen by the record before it.
+seen by the record before it. Whether they have written is seen by the lock file (`FileLock.is_signed`): they write the
+timestamps at a stop and at most once in ten seconds, so a short visit may not change them.
 """
 
 import struct
@@ -30,7 +31,7 @@ from typing import NamedTuple
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 
-__all__ = ["Checkpoint", "Mark", "blank_checkpoint", "log_timestamp_in", "read_mark"]
+__all__ = ["Checkpoint", "Mark", "blank_checkpoint", "read_mark"]
 
 _TIMESTAMPS = struct.Struct(">qqq")
 _MARK_POSITION = 64
@@ -64,15 +65,6 @@ def read_mark(content: bytes | memoryview) -> tuple[Mark, int] | None:
     if magic != _MAGIC or _CRC.unpack_from(content, _MARK_POSITION + _MARK.size) != (zlib.crc32(mark),):
         return None
     return Mark(offset, last_record, entries_to), deletions_from
-
-
-def log_timestamp_in(content: bytes) -> int:
-    """Return the store timestamp of the log's last message on the disk, as a checkpoint file has it.
-
-    With a mark, and no write after it, it is that of the mark's last record; 0 if there is none.
-    """
-    timestamp: int = _TIMESTAMPS.unpack_from(content)[0]
-    return timestamp
 
 
 def blank_checkpoint(first: int, deletions_from: int) -> bytes:
@@ -159,9 +151,9 @@ class Checkpoint:
 
     def _write(self) -> None:
         assert self._view is not None, "load() comes first"
-        # A kill in between leaves the old mark beside new timestamps, as after a write of another broker
-        # (`Recovery._is_others`), or a mark with a wrong checksum, which is ignored. Both states are safe,
-        # since the messages of all timestamps are on the disk.
+        # A kill in between leaves the old mark beside new timestamps, as after a write of another broker, or a
+        # mark with a wrong checksum, which is ignored. Both states are safe, since the messages of all
+        # timestamps are on the disk.
         _TIMESTAMPS.pack_into(self._view, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp)
         assert self.mark is not None, "there is a mark to write"
         _pack_mark(self._view, self.mark, self.deletions_from)

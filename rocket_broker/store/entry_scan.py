@@ -64,12 +64,6 @@ class EntryScan:
             and record_check(topic)(data, number, offset)
         )
 
-    def stored_at(self, offset: int) -> int | None:
-        """Return when the message at an offset of the log was stored, None if there is none."""
-        head = self.log.at(offset, 4)
-        record = self._record(offset, int.from_bytes(head, "big")) if head is not None else None
-        return record.store_timestamp if record is not None else None
-
     def _record(self, offset: int, size: int) -> RecordHeader | None:
         """Return the record of this size at an offset, None if there is none."""
         data = self.log.at(offset, size)

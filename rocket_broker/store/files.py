@@ -22,7 +22,7 @@ from typing import Protocol
 from rocket_broker.files.private_files import FILE_MODE, make_private_directory
 from rocket_broker.store.errors import StoreLocked
 
-__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
+__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "SIGNATURE", "FileLock", "FileSystem", "OsFileSystem"]
 
 PAGE_SIZE = 4096
 """The unit of settings that count pages, as in Apache's broker."""
@@ -30,6 +30,8 @@ SECTOR_SIZE = 512
 """Bytes that a disk writes completely or not at all; many disks do so with more."""
 MAP_PAGE_SIZE = max(PAGE_SIZE, mmap.PAGESIZE)
 """Bytes of a page of a map. A write to a map needs space for the whole page."""
+SIGNATURE = b"skit"
+"""The content of a lock file when our store was the last that opened the directory. Apache's writes "lock"."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
 """Linux's flags of fallocate."""
@@ -44,6 +46,13 @@ _MOST_MAPS = 16_384
 
 class FileLock(Protocol):
     """A lock that is held until it is released."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the locked file contains our signature. A directory never does."""
+
+    def sign(self) -> None:
+        """Write our signature into the locked file, and wait until it is on the disk."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -305,12 +314,19 @@ class _OsFileLock:
             # of the file: hence flock.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-            os.pwrite(self._descriptor, b"lock", 0)
         except OSError as e:
             os.close(self._descriptor)
             if e.errno in (errno.EAGAIN, errno.EACCES):
                 raise StoreLocked(path) from None
             raise
+
+    @property
+    def is_signed(self) -> bool:
+        return os.pread(self._descriptor, len(SIGNATURE), 0) == SIGNATURE
+
+    def sign(self) -> None:
+        os.pwrite(self._descriptor, SIGNATURE, 0)
+        os.fsync(self._descriptor)
 
     def release(self) -> None:
         os.close(self._descriptor)
@@ -328,6 +344,13 @@ class _OsDirectoryLock:
                 os.close(self._descriptor)
                 raise StoreLocked(path, "storePathCommitLog") from None
             # A network file system may support locks of files only.
+
+    @property
+    def is_signed(self) -> bool:
+        return False
+
+    def sign(self) -> None:
+        raise IsADirectoryError(errno.EISDIR, "a directory cannot be signed")
 
     def release(self) -> None:
         os.close(self._descriptor)

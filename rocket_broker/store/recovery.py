@@ -20,8 +20,10 @@
     behind the trusted part is written once more: a flush may have failed on it, and the next flush would not report
     that.
 10. Each queue begins with its first message that the log still has.
-11. The checkpoint gets a mark, if it has no correct one. If another broker wrote to the store, the checkpoint says that
-    the log need not contain the deletions of topics before its end.
+11. The checkpoint gets a mark, if it has no correct one. If another broker had the store open since, the checkpoint
+    says that the log need not contain the deletions of topics before its end.
+12. The lock file is signed, until another broker overwrites the signature. This comes last: before step 11 the
+    checkpoint does not tell what that broker may have done.
 
 A message that was acknowledged after a flush is before the mark or is whole, so it is found. A message that the crash
 has torn is cut off with all behind it; none of these was acknowledged after a flush. Queues and index have exactly the
@@ -168,7 +170,6 @@ class Recovery:
                 mark.offset,
             )
             mark = None
-        is_own = mark is not None and not self._is_others(mark)
         report.trusted_to = self._trusted_to(mark)
         # 6.
         has_queues = file_system.size(settings.consume_queue_path) is not None
@@ -206,21 +207,31 @@ class Recovery:
         # What was read, and what `write_again` wrote, is in the page cache only: the first flush must include
         # all of the log behind the trusted part.
         log.flushed = min(report.trusted_to, log.end)
-        # Another broker may have deleted topics, up to the present end, without a record in the log.
-        deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
-        if settings.is_replica:
-            deletions_from = _EVERYTHING  # the log may be that of Apache's broker, now and later
-        if mark is None:
-            # After a crash nothing is known to be on the disk before the first flush, so the new mark vouches
-            # for nothing.
-            mark = Mark(log.end, log.last_record, queues.max_physical) if report.ended_in_order else Mark(log.first)
-            checkpoint.set_mark(mark, deletions_from)
-        elif deletions_from != checkpoint.deletions_from:
-            checkpoint.set_mark(mark, deletions_from)
+        self._set_mark(mark)
+        # 12.
+        if not self.locks[0].is_signed:
+            self.locks[0].sign()
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
         logger.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
         return report
+
+    def _set_mark(self, mark: Mark | None) -> None:
+        """Write a mark if the checkpoint has none, and from where on the log records deletions."""
+        log, checkpoint, report = self._files.log, self._files.checkpoint, self._report
+        # Another broker may have deleted topics, up to the present end, without a record in the log.
+        is_own = mark is not None and self.locks[0].is_signed
+        deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
+        if self._files.settings.is_replica:
+            deletions_from = _EVERYTHING  # the log may be that of Apache's broker, now and later
+        if mark is None:
+            # After a crash nothing is known to be on the disk before the first flush, so the new mark vouches
+            # for nothing.
+            is_whole = report.ended_in_order
+            mark = Mark(log.end, log.last_record, self._files.queues.max_physical) if is_whole else Mark(log.first)
+            checkpoint.set_mark(mark, deletions_from)
+        elif deletions_from != checkpoint.deletions_from:
+            checkpoint.set_mark(mark, deletions_from)
 
     def give_up(self) -> None:
         """Close a store that could not be opened; until step 8 a store that was stopped in order stays so."""
@@ -241,12 +252,6 @@ class Recovery:
         path = self._files.settings.commit_log_path
         logger.error("%s: the message at %d is damaged", path, mark.last_record)
         return True
-
-    def _is_others(self, mark: Mark) -> bool:
-        """Return whether another broker has written to the store since the mark: it changed the timestamp beside the
-        mark."""
-        stored_at = self._stored_at(mark.last_record) if mark.last_record >= 0 else 0
-        return stored_at is not None and stored_at != self._files.checkpoint.log_timestamp
 
     def _ends_at(self, mark: Mark) -> bool:
         """Return whether the last record before the mark is there, and ends there."""

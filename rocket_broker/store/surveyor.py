@@ -15,7 +15,7 @@ entries, entries of messages that are not in the log yet, and the queues of a to
 from bisect import bisect_right
 from collections.abc import Callable
 
-from rocket_broker.store.checkpoint import Mark, log_timestamp_in, read_mark
+from rocket_broker.store.checkpoint import Mark, read_mark
 from rocket_broker.store.consume_queue import FILLER_SIZE
 from rocket_broker.store.deletion import DELETIONS_QUEUE, deleted_topic, deletion_size
 from rocket_broker.store.entry_scan import EntryScan, EntrySummary
@@ -55,11 +55,14 @@ def survey(
     progress: Progress | None = None,
     exists: Callable[[str], bool] = lambda topic: True,
     index_file_size: int = 0,
+    *,
+    is_signed: bool,
 ) -> Survey:
     """Read the whole store and return its contents and damage.
 
     Args:
         layout: The store's files.
+        is_signed: Whether our broker was the last one that opened the store (`FileLock.is_signed`).
         progress: Called at intervals with the offset of the log that has been reached.
         exists: Returns whether a topic exists.
         index_file_size: Size that the files of the index should have, in bytes; 0: any.
@@ -67,7 +70,7 @@ def survey(
     entries = EntryScan(layout)
     damaged_heads = entries.damaged_heads()
     while True:
-        reading = _Reading(layout, entries, exists, damaged_heads)
+        reading = _Reading(layout, entries, exists, damaged_heads, is_signed=is_signed)
         found = reading.run(progress)
         if not reading.misplaced:
             break
@@ -100,6 +103,8 @@ class _Reading:
         entries: EntryScan,
         exists: Callable[[str], bool],
         damaged_heads: dict[int, str],
+        *,
+        is_signed: bool,
     ) -> None:
         self.misplaced: dict[int, str] = {}
         self._layout = layout
@@ -112,7 +117,9 @@ class _Reading:
         self._late: list[QueueRun] = []
         self._deleted_at: dict[str, int] = {}
         self._began_anew_at: dict[str, int] = {}
-        self._mark, self._deletions_from = _checkpoint(layout, entries)
+        self._mark, deletions_from = _checkpoint(layout)
+        # The log need not have the deletions of a broker that opened the store after the mark (`Recovery`).
+        self._deletions_from = deletions_from if is_signed else _FOREVER
         self._was_killed = (layout.root / "abort").exists()
         self._trusted_to = self._mark.offset if self._mark is not None and self._was_killed else _FOREVER
         self._missing_files = [int(path.name) for path in layout.missing_files()]
@@ -398,17 +405,9 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _checkpoint(layout: StoreLayout, entries: EntryScan) -> tuple[Mark | None, int]:
-    """Return the checkpoint's mark, and the offset from which on the log records deletions.
-
-    There is no such offset without a mark, or if another broker has written to the store since (`Recovery`).
-    """
+def _checkpoint(layout: StoreLayout) -> tuple[Mark | None, int]:
+    """Return the checkpoint's mark, and the offset from which on the log records deletions; none without a mark."""
     path = layout.root / "checkpoint"
     content = path.read_bytes() if path.is_file() else b""
     found = read_mark(content)
-    if found is None:
-        return None, _FOREVER
-    mark, deletions_from = found
-    stored_at = entries.stored_at(mark.last_record) if mark.last_record >= 0 else 0
-    is_own = stored_at is None or stored_at == log_timestamp_in(content)
-    return mark, deletions_from if is_own else _FOREVER
+    return found if found is not None else (None, _FOREVER)

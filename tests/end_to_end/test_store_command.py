@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -584,9 +585,18 @@ def without_notes(root: Path) -> None:
     overwrite(root / "checkpoint", 64, bytes(40))
 
 
+def after_a_visit(root: Path) -> None:
+    """Make the store look like one of ours that Apache's broker has opened since, and left within ten seconds."""
+    assert (root / "lock").read_bytes() == b"skit"
+    overwrite(root / "lock", 0, b"lock")
+
+
 @pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("make_others", [without_notes, after_a_visit])
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_deletion_by_another_broker_is_detected_by_its_queues(root: Path, *, is_made_anew: bool) -> None:
+def test_deletion_by_another_broker_is_detected_by_its_queues(
+    root: Path, make_others: Callable[[Path], None], *, is_made_anew: bool
+) -> None:
     """Apache's broker writes no deletion record:
 
     a missing topic was deleted, as was a queue whose log messages precede its restart at 0. A repair writes the record,
@@ -604,7 +614,7 @@ def test_deletion_by_another_broker_is_detected_by_its_queues(root: Path, *, is_
     else:
         asyncio.run(store.stop())
         shutil.rmtree(root / "consumequeue" / "bills")
-    without_notes(root)
+    make_others(root)
     found = verified(root)
     assert (found["sound"], found["deleted"]) == (True, 300 if is_made_anew else 3)
     report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)

@@ -318,6 +318,7 @@ def test_messages_deleted_by_either_broker_stay_deleted(exchange: Exchange, tmp_
     root = tmp_path / "store"
     found = run("verify", root, "--json")
     assert (found["sound"], found["deleted_topics"]) == (True, {"ours": 3, "theirs": 12}), found
+    assert found["deletions_from"] == found["end"]
     assert run("repair", root, "--apply", "--yes", "--json")["after"]["deleted"] == 15
     store, _ = exchange.ours()
     assert {m.body for m in read(store, "ours").values()} == {b"ours anew"}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocket_broker.store.errors import StoreLocked
-from rocket_broker.store.files import PAGE_SIZE, SECTOR_SIZE
+from rocket_broker.store.files import PAGE_SIZE, SECTOR_SIZE, SIGNATURE
 
 _BLANK_PAGE = bytes(PAGE_SIZE)
 
@@ -165,7 +165,7 @@ class FaultyFileSystem:
         if path not in self._directories:
             self._files.setdefault(path, _File(0))
         self._locked.add(path)
-        return _Lock(self._locked, path)
+        return _Lock(self, self._locked, path)
 
     def most_maps(self) -> int:
         return self.map_limit
@@ -255,9 +255,19 @@ def _is_blank(page: bytearray) -> bool:
 
 
 class _Lock:
-    def __init__(self, locked: set[Path], path: Path) -> None:
+    def __init__(self, file_system: "FaultyFileSystem", locked: set[Path], path: Path) -> None:
+        self._file_system = file_system
         self._locked = locked
         self._path = path
+
+    @property
+    def is_signed(self) -> bool:
+        return self._file_system.read(self._path, 0, len(SIGNATURE)) == SIGNATURE
+
+    def sign(self) -> None:
+        self._file_system.allocate(self._path, 0, len(SIGNATURE))
+        self._file_system.write(self._path, 0, memoryview(SIGNATURE))
+        self._file_system.sync(self._path)
 
     def release(self) -> None:
         self._locked.discard(self._path)

@@ -619,7 +619,7 @@ def test_last_message_is_found_behind_a_damaged_one(disk: Disk) -> None:
 
 
 def test_deletions_are_read_from_the_log_after_another_broker_wrote(disk: Disk) -> None:
-    """It changes the timestamp beside the mark, and may have deleted topics without a deletion record."""
+    """It writes into the lock file, and may have deleted topics without a deletion record."""
     store = disk.open()
     put(store, 1, 2)
     stop(store)
@@ -628,6 +628,6 @@ def test_deletions_are_read_from_the_log_after_another_broker_wrote(disk: Disk) 
     mark = Mark(end, end // 2, end)
     stop(disk.open())
     assert read_mark(disk.bytes_of(checkpoint)) == (mark, 0)
-    overwrite(disk, checkpoint, 0, struct.pack(">q", disk.clock.now + 1))
+    overwrite(disk, disk.root / "lock", 0, b"lock")
     stop(disk.open())
     assert read_mark(disk.bytes_of(checkpoint)) == (mark, end)
