@@ -8,9 +8,9 @@ the disk at a time of its choice. The flusher forces it:
 - queues and index every second if a queue has some new pages. Once a minute, or after 32 MiB of log, all of
   them, and then the checkpoint's mark moves: recovery will begin there.
 
-fsync runs in worker threads, everything else in the loop. An idle store has no timers. After a failed fsync
-it is unknown which pages are on the disk, and another fsync would succeed without writing them, because Linux marks
-the pages as clean. So the store accepts no more messages.
+fsync runs in worker threads, the log's in a thread of its own (`flush_thread`), everything else in the loop. An idle
+store has no timers. After a failed fsync it is unknown which pages are on the disk, and another fsync would succeed
+without writing them, because Linux marks the pages as clean. So the store accepts no more messages.
 """
 
 import asyncio
@@ -27,6 +27,7 @@ from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store.flush_thread import FlushThread
 from rocket_broker.store.group_commit import GroupCommit
 from rocket_broker.store.index_file import IndexFile
 from rocket_broker.store.store_files import StoreFiles
@@ -76,6 +77,7 @@ class Flusher:
         self.commit: Callable[[], Awaitable[None]] | None = None
         self._files = files
         self._threads: ThreadPoolExecutor | None = None
+        self._log_thread: FlushThread | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._log_work = asyncio.Event()
         self._queue_work = asyncio.Event()
@@ -90,8 +92,9 @@ class Flusher:
 
     def start(self) -> None:
         """Flush in the background of the running loop."""
-        # One task for the log, so that senders don't wait for the queues' many files.
+        # A thread and a task for the log, so that senders don't wait for the queues' many files.
         self._threads = ThreadPoolExecutor(2, "store-flush")
+        self._log_thread = FlushThread("store-flush-log")
         self._loops = [
             asyncio.create_task(self._flush_log_often()),
             asyncio.create_task(self._flush_all_often()),
@@ -115,6 +118,9 @@ class Flusher:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
+        if self._log_thread is not None:
+            self._log_thread.close()
+            self._log_thread = None
 
     def wake(self) -> None:
         """Wake the flusher after a message was stored."""
@@ -208,7 +214,12 @@ class Flusher:
         if self.commit is not None and self._files.log.committed < wanted:
             await self.commit()
         if not self.is_broken:
-            await self._flush_in_thread(self._unflushed_log(), self._sync)
+            unflushed = self._unflushed_log()
+            if self._log_thread is not None:
+                flushing = self._log_thread.run(self._sync, unflushed)
+            else:  # a store that is not started
+                flushing = self._in_executor(self._sync, unflushed)
+            await self._note_flushed(unflushed, flushing)
 
     async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
         """Flush in a thread, and record what is on the disk then; cancelling the caller does not stop the thread.
@@ -217,14 +228,18 @@ class Flusher:
         """
         if self.is_broken:
             return
-        task = asyncio.create_task(self._flush_in_thread(unflushed, how))
+        task = asyncio.create_task(self._note_flushed(unflushed, self._in_executor(how, unflushed)))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         await asyncio.shield(task)
 
-    async def _flush_in_thread(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
+    def _in_executor(self, how: Callable[[_Unflushed], None], unflushed: _Unflushed) -> "asyncio.Future[None]":
+        return asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
+
+    async def _note_flushed(self, unflushed: _Unflushed, flushing: "asyncio.Future[None]") -> None:
+        """Record what is on the disk once a thread has flushed it, or that the disk has refused."""
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
+            await flushing
         except OSError as e:
             self.failed(e)
             await asyncio.sleep(PAUSE_AFTER_FAILURE)

@@ -1,0 +1,102 @@
+"""The thread that flushes the log, so that the loop does not wait for the disk.
+
+::
+
+    loop      run ─┐                            ┌─ the future has its result
+                   │ queue                      │ a byte in a pipe
+    thread         └─ the function, with fsync ─┘
+
+With SYNC_FLUSH and a fast disk, the way to a thread and back takes longer than the flush. An executor of
+`concurrent.futures` makes two futures for each call and takes seven locks. This thread needs one future, a queue that
+is written in C, and a byte that wakes the loop.
+"""
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from queue import SimpleQueue
+from typing import TypeVar, cast
+
+__all__ = ["FlushThread"]
+
+T = TypeVar("T")
+
+_Call = tuple[Callable[[], object], "asyncio.Future[None]"]
+
+
+class FlushThread:
+    """A thread that calls one function after the other for the running loop.
+
+    Args:
+        name: The name of the thread.
+    """
+
+    # Invariant: for each entry of _ended there is a byte in the pipe, or the thread is about to write it.
+    __slots__ = ("_calls", "_ended", "_loop", "_reader", "_thread", "_writer")
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._ended: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
+        self._reader, self._writer = os.pipe()
+        self._loop.add_reader(self._reader, self._read)
+        # A daemon, so that a process whose loop was stopped without `close` can end.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, function: Callable[[T], None], argument: T) -> "asyncio.Future[None]":
+        """Call a function in the thread, behind the calls that wait there.
+
+        Returns:
+            A future that is done when the function has returned; it has the exception that the function raised. If it
+            is cancelled, the function is called nevertheless.
+        """
+        # The loop returns a future of `submit` as it is if the future is one of asyncio. A loop of virtual time lets no
+        # time pass until such a future is done.
+        return self._loop.run_in_executor(cast("Executor", self), function, argument)
+
+    def submit(self, function: Callable[..., object], *arguments: object) -> "asyncio.Future[None]":
+        """Do what `run` does, as the loop calls it."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._calls.put((lambda: function(*arguments), future))
+        return future
+
+    def close(self) -> None:
+        """End the thread when it has made all calls."""
+        self._calls.put(None)
+        self._thread.join()
+        self._loop.remove_reader(self._reader)
+        while self._ended:
+            self._finish()
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future = call
+            error: BaseException | None = None
+            try:
+                function()
+            except BaseException as e:
+                error = e
+            self._ended.append((future, error))
+            os.write(self._writer, b"\0")
+
+    def _read(self) -> None:
+        os.read(self._reader, 1)
+        self._finish()
+
+    def _finish(self) -> None:
+        future, error = self._ended.popleft()
+        if future.done():  # cancelled
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    def __repr__(self) -> str:
+        return f"<FlushThread: {self._thread.name}, {self._calls.qsize()} wait>"
