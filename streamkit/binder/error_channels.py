@@ -12,6 +12,7 @@ A binding with several destinations has one channel for each destination, on eve
 
 import logging
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import Final, TypeAlias
 
 from streamkit.errors import MessageConversionError
@@ -91,7 +92,8 @@ class ErrorChannels:
         handled = handler is not None
         try:
             if handler is not None:
-                raise_returned(await handler(error))
+                result = await handler(error)
+                raise_returned(await result if type(result) is CoroutineType else result)
             if channel is not None and channel.subscribers:
                 handled = await channel.asend(error) or handled
         finally:

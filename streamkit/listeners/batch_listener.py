@@ -12,6 +12,7 @@ A listener returns None, a list with one settlement for each message it was give
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Final, TypeGuard, cast, get_args, get_origin
 
 from streamkit.binder.batch import Batch
@@ -124,6 +125,8 @@ class BatchListenerHandler(ListenerHandler):
             result = await cast("Awaitable[object]", self.function(*positional, **keywords))
         else:
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
+        if type(result) is CoroutineType:
+            result = await result
         if _are_settlements(result):
             batch.settle(result)
         elif result == [] and not self._outputs:

@@ -1,6 +1,7 @@
 """Polled bindings: the part of a running application that a pollable source uses."""
 
 from collections.abc import Awaitable, Callable
+from types import CoroutineType
 from typing import cast
 
 from streamkit.binder.binding import InputBinding
@@ -55,4 +56,6 @@ class PolledBinding:
             result = await cast("Awaitable[object]", handler(message))
         else:
             result = await call_on_thread(self._threads.get(self._name, 1), handler, message)
+        if type(result) is CoroutineType:
+            result = await result
         raise_returned(result)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import count
+from types import CoroutineType
 from typing import Protocol, TypeAlias
 
 from streamkit.errors import (
@@ -212,6 +213,8 @@ class UnicastingDispatcher(MessageDispatcher):
                 if result is not None and (subscription.is_async or isinstance(result, Awaitable)):
                     waiting: Awaitable[object] = result  # type: ignore[assignment]  # `cast` would be another call
                     result = await waiting
+                    if type(result) is CoroutineType:  # an `async def` that lacks an `await`
+                        result = await result
                 if result is not None:
                     raise_returned(result)
                 return True  # handled
@@ -291,7 +294,7 @@ class BroadcastingDispatcher(MessageDispatcher):
     async def _deliver(self, subscription: Subscription, message: Message[object]) -> bool:
         try:
             result = subscription.call(message)
-            if result is not None and isinstance(result, Awaitable):
+            while result is not None and isinstance(result, Awaitable):
                 result = await result
             if result is not None:
                 raise_returned(result)

@@ -1,0 +1,152 @@
+"""Listeners that return a coroutine: a `def` around an `async def`, or an `async def` that lacks an `await`."""
+
+import asyncio
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from streamkit import ErrorMessage, Message, send_to
+from streamkit.application import StreamApplication
+from streamkit.testing.harness import Harness
+
+Start = Callable[[], Harness]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def plain_decorator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `def` around the function, as decorators of applications are often written."""
+
+    @wraps(function)
+    def decorated(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    return decorated
+
+
+def without_await(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `async def` that calls the function without awaiting it."""
+
+    @wraps(function)
+    async def decorated(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    return decorated
+
+
+both = pytest.mark.parametrize("decorator", [plain_decorator, without_await])
+
+
+@both
+def test_coroutine_of_a_listener_is_awaited(app: StreamApplication, test: Start, decorator: Decorator) -> None:
+    """Before the message counts as consumed, and its result is sent."""
+    seen: list[str] = []
+
+    @app.stream_listener("a")
+    @send_to("b")
+    @decorator
+    async def listener(text: str) -> str:
+        await asyncio.sleep(0)
+        seen.append(text)
+        return text.upper()
+
+    harness = test()
+    harness.input("a").send("x")
+    assert seen == ["x"]
+    assert harness.output("b").receive(str).payload == "X"
+
+
+@both
+def test_failure_of_the_coroutine_is_the_listeners(app: StreamApplication, test: Start, decorator: Decorator) -> None:
+    """The message becomes a dead letter, and is not lost."""
+
+    @app.stream_listener("a")
+    @decorator
+    async def listener(text: str) -> None:
+        raise ValueError(text)
+
+    harness = test()
+    harness.input("a").send("x")
+    harness.advance(hours=5)
+    assert harness.dead_letters("a").receive().headers["FAILURE_MESSAGE"] == "x"
+
+
+@both
+def test_coroutine_of_a_batch_listener_is_awaited(app: StreamApplication, decorator: Decorator) -> None:
+    """As that of a listener of single messages."""
+    seen: list[str] = []
+
+    @app.stream_listener("a")
+    @decorator
+    async def listener(texts: list[str]) -> None:
+        await asyncio.sleep(0)
+        seen.extend(texts)
+
+    settings = {"spring.cloud.stream.bindings.a.consumer.batch-mode": "true"}
+    with app.test(properties=settings) as harness:
+        harness.input("a").send("x")
+        assert seen == ["x"]
+
+
+@both
+def test_coroutine_of_an_error_listener_is_awaited(app: StreamApplication, test: Start, decorator: Decorator) -> None:
+    """Before the failed message counts as consumed."""
+    seen: list[object] = []
+
+    @app.stream_listener("a")
+    async def listener(text: str) -> None:
+        raise ValueError(text)
+
+    @app.error_listener("a.g.errors")
+    @decorator
+    async def handle(error: ErrorMessage) -> None:
+        await asyncio.sleep(0)
+        seen.append(error.original_message.payload)
+
+    harness = test()
+    harness.input("a").send("x")
+    harness.advance(minutes=1)
+    assert seen == [b"x"]
+
+
+@both
+def test_coroutine_of_a_settings_error_handler_is_awaited(app: StreamApplication, decorator: Decorator) -> None:
+    """As that of an error listener."""
+    seen: list[object] = []
+
+    @app.stream_listener("a")
+    async def listener(text: str) -> None:
+        raise ValueError(text)
+
+    @app.named("handler")
+    @decorator
+    async def handle(error: ErrorMessage) -> None:
+        await asyncio.sleep(0)
+        seen.append(error.original_message.payload)
+
+    settings = {"spring.cloud.stream.bindings.a.error-handler-definition": "handler"}
+    with app.test(properties=settings) as harness:
+        harness.input("a").send("x")
+        harness.advance(minutes=1)
+    assert seen == [b"x"]
+
+
+@both
+def test_coroutine_of_a_polls_handler_is_awaited(
+    make_app: Callable[..., StreamApplication], decorator: Decorator
+) -> None:
+    """Before the message is accepted."""
+    app = make_app()
+    source = app.pollable_source("a")
+    seen: list[str] = []
+
+    @decorator
+    async def handle(message: Message[str]) -> None:
+        await asyncio.sleep(0)
+        seen.append(message.payload)
+
+    with app.test() as harness:
+        harness.input("a").send("x")
+        assert harness.run(source.poll(handle, str))
+    assert seen == ["x"]
