@@ -60,9 +60,13 @@ def new(*, names: tuple[str, ...], binder: str | None, is_binder: bool, director
     filling = {"name": name, "package": package, "Class": "".join(map(str.capitalize, name.split("-")))}
     if is_binder:
         _refuse_known_type(name)
-        _write(target, _TEMPLATES / "binder", filling)
-    else:
-        _write_application(target, binder or BINDERS[0], filling)
+    try:
+        if is_binder:
+            _write(target, _TEMPLATES / "binder", filling)
+        else:
+            _write_application(target, binder or BINDERS[0], filling)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {target}: {error.strerror}; choose another --directory") from error
     click.echo(f"made {target}; README.md there explains the rest. To run its tests: cd {target} && python -m pytest")
 
 

@@ -168,6 +168,16 @@ def test_invalid_project_is_reported(arguments: list[str], message: str, tmp_pat
     assert not (tmp_path / "made").exists()
 
 
+def test_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    """With its path and the reason, and without a traceback."""
+    (tmp_path / "file").touch()
+    result = make("shop", "--directory", tmp_path / "file" / "shop")
+    assert result.exit_code == 1
+    assert result.output == (
+        f"Error: cannot write {tmp_path / 'file' / 'shop'}: Not a directory; choose another --directory\n"
+    )
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     """A directory that is not empty is left as it is."""
     (tmp_path / "mine.txt").write_text("mine")
