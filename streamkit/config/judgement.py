@@ -312,7 +312,7 @@ class _Judgement:
 
         It is wrong if it is nearly the name of a binding that has no settings, or if it has no destination of its own:
         then the other one is meant. Else the application may send to it by name, or is one of several applications that
-        share their settings.
+        share their settings. An application without any binding only sends by name: nothing is noted.
         """
         near = near_name(name, self._names)
         if near is not None and (("destination",) not in own or near not in map(uniform, self._configured)):
@@ -324,7 +324,7 @@ class _Judgement:
                     )
                 )
             return
-        if self._existing.is_complete:
+        if self._existing.is_complete and self._names:
             for value in own.values():
                 self._note(value, self._unmade(name), Verdict.NAMES_NOTHING)
 
@@ -411,7 +411,7 @@ class _Judgement:
 
     def _judge_extended_of_unmade(self, type_: str, name: str, at: Location, value: Value) -> None:
         if uniform(name) in map(uniform, self._configured):
-            if self._existing.is_complete:
+            if self._existing.is_complete and self._names:
                 self._note(value, self._unmade(name), Verdict.NAMES_NOTHING)
             return
         near = near_name(name, self._names)

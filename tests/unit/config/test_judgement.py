@@ -248,6 +248,14 @@ def test_key_that_a_file_sets_twice_is_reported(tmp_path):
     assert result.exit_code == 0
 
 
+def test_application_without_bindings_may_share_the_settings_of_another(tmp_path):
+    """It sends by name, so its settings are read when a name is first used."""
+    (tmp_path / "application.properties").write_text(f"{STREAM}.bindings.orders.destination=orders\n")
+    app = StreamApplication(config_location=str(tmp_path), properties={f"{STREAM}.default-binder": "inmemory"})
+    asyncio.run(started(app))
+    assert app.environment.warnings == {}
+
+
 def test_shared_settings_count_if_any_binding_honours_them(judge):
     """A default is for inputs and outputs alike."""
     report, _ = judge(f"{STREAM}.default.consumer.concurrency=2\n{STREAM}.default.group=g\n")
