@@ -30,15 +30,19 @@ def expect_settings(context: click.Context, place: str, first: str, settings: Se
         for option in parameter.opts
     ]
     misplaced = first.startswith("-")
+    before = ""
     for setting in (first, *settings) if misplaced else settings:
         key = setting.partition("=")[0]
         near = [] if "." in key else get_close_matches(key, options, n=1, cutoff=0.75)
         if near:
             raise click.NoSuchOption(key, possibilities=near, ctx=context)
         if not setting.startswith("--"):
+            if before.startswith("--") and not {".", "="} & set(before):
+                raise click.NoSuchOption(before, ctx=context)  # with the value that was meant for it
             raise click.UsageError(
                 f"{without_secrets(setting)!r} is not a setting: write settings as --key=value", context
             )
+        before = setting
     if misplaced:
         raise click.UsageError(
             f"{without_secrets(first)!r} stands where {place} belongs: write settings after it", context

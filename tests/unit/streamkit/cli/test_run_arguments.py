@@ -32,6 +32,7 @@ from streamkit.log_format import JsonFormatter
             "shop:app --loglevel=debug --worker.id=3",
             "No such option '--loglevel'. Did you mean '--log-level'?",
         ),
+        ("shop:app --name-server 127.0.0.1:9876", "No such option '--name-server'"),
         ("-w 4 shop:app", "'-w' is not a setting: write settings as --key=value"),
         ("no_such_shop", "there is no module 'no_such_shop' in this directory or on the path"),
         ("workers", "there is no module 'workers' in this directory or on the path"),
