@@ -20,7 +20,7 @@ from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import entries_of, read_properties
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
-from rocket_broker.store.errors import StoreError
+from rocket_broker.store.errors import StoreError, StoreLocked
 from rocket_broker.store.files import SIGNATURE, OsFileSystem
 from rocket_broker.store.gap import is_gap
 from rocket_broker.store.index_file import file_size
@@ -404,5 +404,10 @@ def _clear_errors() -> Iterator[None]:
         yield
     except BrokenPipeError:
         raise  # the reader has gone, as with `| head`: click ends quietly
+    except StoreLocked as e:
+        raise click.ClickException(
+            f"{e.path} is locked: a broker has this store open. Stop the broker first; only `streamkit store dump` "
+            "works beside it"
+        ) from e
     except (BrokerError, StoreError, OSError) as e:
         raise click.ClickException(str(e)) from e
