@@ -25,6 +25,7 @@ from streamkit.errors import ConfigurationError, MessageConversionError
 from streamkit.listeners.listener import Header, Headers, Payload
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_converter import type_name
 
 __all__ = [
     "ArgumentPlan",
@@ -189,6 +190,11 @@ class _Planner:
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
         type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        if isinstance(type_, Header | Headers | Payload):
+            raise self._wrong(
+                f"has parameter {parameter.name!r} with a marker in place of its type: write "
+                f"Annotated[..., {type_!r}] with the type first"
+            )
         for mark in (*marks, parameter.default):
             getter = self._marked(parameter, type_, mark)
             if getter is not None:
@@ -231,7 +237,7 @@ class _Planner:
         if self._payload_parameter is not None:
             raise self._wrong(
                 f"has two parameters for the payload, {self._payload_parameter!r} and {parameter.name!r}: mark the "
-                'other with Header("name") or Provide[...]'
+                f'other with Annotated[{type_name(type_)}, Header("{parameter.name}")] or Annotated[..., Provide[...]]'
             )
         self._payload_parameter = parameter.name
         return self._reader(parameter, type_)

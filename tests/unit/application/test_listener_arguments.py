@@ -126,6 +126,10 @@ def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # n
     """Have an annotation that is no type."""
 
 
+def header_as_annotation(payload: str, key: Header("k")) -> None:  # type: ignore[valid-type]
+    """Have a marker in place of the type."""
+
+
 class NotJson:
     """A class without JSON form."""
 
@@ -146,6 +150,8 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
     ("listener", "text"),
     [
         (two_payloads, "has two parameters for the payload, 'first' and 'second'"),
+        (two_payloads, r'mark the other with Annotated\[str, Header\("second"\)\] or Annotated'),
+        (header_as_annotation, r"'key' with a marker in place of its type: write Annotated\[..., Header\(name='k', "),
         (variadic, r"takes \*payloads: str; name each argument"),
         (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined"),
         (unreadable, "cannot be given its parameter 'payload': .*NotJson is neither a dataclass"),
