@@ -22,7 +22,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1; }
 	@echo "Making $(VENV) and installing $$(grep -c == constraints.txt) packages, PySpark and its Java among them (1.3 GB, once)."
-	@echo "This usually takes 2 to 4 minutes. pip says what it is doing:"
+	@echo "This usually takes 2 to 4 minutes. pip says what it is doing; after 'Installing collected packages' it prints nothing"
+	@echo "for a minute or more."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
