@@ -70,8 +70,9 @@ class LoopPortal:
         """
         coroutine.close()  # otherwise Python warns of a coroutine that was never awaited
         raise ForeignLoopError(
-            f"{what} belongs to an application on another event loop, and cannot be awaited on this one: call its "
-            "blocking form in a thread, as in `await asyncio.to_thread(channel.send, message)`"
+            f"{what} belongs to an application on another event loop, and cannot be awaited on this one: start the "
+            "application by `async with app` on this loop, or call the blocking form in a thread, as in "
+            "`await asyncio.to_thread(channel.send, message)`"
         )
 
     def __repr__(self) -> str:
