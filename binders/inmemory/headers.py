@@ -44,7 +44,7 @@ def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | Non
     """
     values: dict[str, object] = {}
     steering = portable.STEERING
-    for name, value in headers.present_items():
+    for name, value in headers.present.items():
         if value is None or name in steering:
             continue
         if sends is not None and name not in _FIELDS and not sends(name):

@@ -64,7 +64,7 @@ class InMemoryProducerBinding(ProducerBinding):
                 `chaos` has dropped the connection at each attempt.
         """
         headers, payload = message.headers, message.payload
-        if self._faults is None and not headers.has_any(self._steers):
+        if self._faults is None and self._steers.isdisjoint(headers.present):
             self._destination.put(payload, self._received_headers(headers, payload), None, headers)
             return
         headers = spelt(headers, self._spellings)

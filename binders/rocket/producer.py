@@ -172,7 +172,7 @@ class RocketProducerBinding(ProducerBinding):
         headers = message.headers
         try:
             properties = to_properties(headers)
-            if headers.has_any(_WITH_FIELDS):
+            if not _WITH_FIELDS.isdisjoint(headers.present):
                 self._set_fields(properties, headers)
         except ValueError as error:
             raise BinderError(

@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.headers import CONTENT_TYPE
 from streamkit.messaging.json_converter import JsonConverter
 from streamkit.messaging.message import NO_PAYLOAD, Message
 from streamkit.messaging.message_converter import MessageConverter, Reader, Writer, type_name
@@ -139,7 +140,10 @@ class _PayloadReader:
         conversions = message.conversions
         if conversions and self in conversions:
             return conversions[self]
-        content_type = message.headers.content_type or self._default
+        headers = message.headers
+        content_type = headers.present.get(CONTENT_TYPE)
+        if type(content_type) is not str or not content_type:
+            content_type = headers.content_type or self._default
         payload = message.payload
         try:
             if type(payload) is bytes:
@@ -189,7 +193,8 @@ class _PayloadWriter:
 
     def write(self, message: Message[object]) -> Message[bytes]:
         headers = message.headers
-        content_type = headers.content_type or self._default
+        given = headers.present.get(CONTENT_TYPE)
+        content_type = given if type(given) is str and given else headers.content_type or self._default
         try:
             payload = message.payload
             kind = type(payload)
@@ -205,7 +210,7 @@ class _PayloadWriter:
             )
             failure.happened_at(self._place, message)
             raise failure from error
-        return Message(written, headers.with_content_type(content_type))
+        return Message(written, headers if content_type is given else headers.with_content_type(content_type))
 
     def _writer(self, type_: type, content_type: str) -> Writer:
         writer = self._writers.get((type_, content_type))

@@ -143,7 +143,9 @@ class Inbox:
         if mark is None:  # of a batch, which may have other messages in its next run
             return messages
         return [
-            each if each.headers.has_any(_IDS) else Message(each.payload, each.headers.annotated(ID, _id(mark, number)))
+            Message(each.payload, each.headers.annotated(ID, _id(mark, number)))
+            if _IDS.isdisjoint(each.headers.present)
+            else each
             for each, number in zip(messages, run.results, strict=False)
         ]
 
