@@ -8,7 +8,6 @@ run it to its end in the sender's own thread (`streamkit.messaging.handler.drive
 """
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -34,8 +33,16 @@ Delivery: TypeAlias = Callable[[Message[object]], Coroutine[object, None, bool]]
 RunOnLoop: TypeAlias = Callable[[Coroutine[object, None, bool]], bool]
 
 
-class MessageDispatcher(ABC):
+class MessageDispatcher:
     """Keeps handlers and passes messages to them."""
+
+    dispatch: Delivery
+    """Pass on a message; return True if it was handled, or queued for the executor.
+
+    Raises:
+        NoSubscriberError: There is no handler, and one is required.
+        MessagingError: No handler handled it.
+    """
 
     def __init__(self, channel_name: str, executor: Executor | None = None, run_on_loop: RunOnLoop = drive) -> None:
         """Make a dispatcher without handlers.
@@ -79,15 +86,6 @@ class MessageDispatcher(ABC):
     def _replace(self, subscriptions: Sequence[Subscription]) -> None:
         self._subscriptions = tuple(subscriptions)
         self._any_async = any(subscription.is_async for subscription in subscriptions)
-
-    @abstractmethod
-    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
-        """Pass on `message`; return True if it was handled, or queued for the executor.
-
-        Raises:
-            NoSubscriberError: There is no handler, and one is required.
-            MessagingError: No handler handled it.
-        """
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
         """Pass on `messages` in their order, up to the first that fails.
@@ -172,21 +170,12 @@ class UnicastingDispatcher(MessageDispatcher):
         super().__init__(channel_name, executor, run_on_loop)
         self._load_balancing = load_balancing
         self._failover = failover
-
-    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
-        """Pass `message` to one handler; return True if a handler handled it, or it is queued for the executor.
-
-        Raises:
-            NoSubscriberError: There is no handler.
-            MessageHandlingError: The only handler that was tried raised.
-            AllHandlersFailed: Every handler raised.
-        """
-        return self._dispatch(message) if self._executor is None else self._dispatch_later(self._executor, message)
+        self.dispatch = self._try_handlers if executor is None else partial(self._dispatch_later, executor)
 
     async def _dispatch_later(self, executor: Executor, message: Message[object]) -> bool:
         # The handlers are chosen when the task runs, so a handler that is removed until then does not get the
         # message.
-        self._queue(executor, self._dispatch, message)
+        self._queue(executor, self._try_handlers, message)
         return True
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
@@ -204,8 +193,15 @@ class UnicastingDispatcher(MessageDispatcher):
             message, error = failed
             raise error if isinstance(error, Requeue | Reject) else self._failure(message, [error])
 
-    async def _dispatch(self, message: Message[object]) -> bool:
-        failures: list[Exception] = []
+    async def _try_handlers(self, message: Message[object]) -> bool:
+        """Pass `message` to one handler; return True if a handler handled it.
+
+        Raises:
+            NoSubscriberError: There is no handler.
+            MessageHandlingError: The only handler that was tried raised.
+            AllHandlersFailed: Every handler raised.
+        """
+        failures: tuple[Exception, ...] = ()
         subscriptions = self._subscriptions
         for subscription in subscriptions if len(subscriptions) == 1 else self._in_order(message):
             try:
@@ -221,7 +217,7 @@ class UnicastingDispatcher(MessageDispatcher):
             except (Requeue, Reject):
                 raise  # the handler decided about the message
             except Exception as error:
-                failures.append(error)
+                failures = (*failures, error)
                 if not self._failover:
                     break
         raise self._failure(message, failures)
