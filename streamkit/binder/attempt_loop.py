@@ -63,6 +63,7 @@ class AttemptLoop:
         self._binding = binding
         self._delivery = delivery
         self._policy = policy
+        self._first_calls = policy.calls(0)  # of most deliveries
         self._on_error = on_error
         self._log = log
 
@@ -87,7 +88,8 @@ class AttemptLoop:
         Raises:
             CancelledError: The task is cancelled; messages without a settlement stay unsettled.
         """
-        numbers = self._policy.calls(delivered.redeliveries)
+        redeliveries = delivered.redeliveries
+        numbers = self._first_calls if redeliveries == 0 else self._policy.calls(redeliveries)
         for number in numbers:
             message = delivered.begin(number)
             try:

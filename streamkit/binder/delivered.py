@@ -51,11 +51,12 @@ class DeliveredMessage(Struct, eq=False):
 
     def begin(self, number: int) -> Message[bytes]:
         """Return the message for the call with that `deliveryAttempt`."""
-        headers = self.message.headers
+        delivered = self.message
+        headers = delivered.headers
+        values = {**headers.present, DELIVERY_ATTEMPT: number}
         if self.acknowledgment is not None:
-            headers = headers.annotated(ACKNOWLEDGMENT, self.acknowledgment)
-        headers = headers.annotated(DELIVERY_ATTEMPT, number)
-        self.attempt = attempt = Message(self.message.payload, headers, self.conversions)
+            values[ACKNOWLEDGMENT] = self.acknowledgment
+        self.attempt = attempt = Message(delivered.payload, headers.sharing(values), self.conversions)
         self.attempts = number
         return attempt
 

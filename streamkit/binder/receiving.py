@@ -66,6 +66,9 @@ class MessageReceiver:
         self._manual = manual
         self._calls = ListenerCalls(owner, binding, target, delivery, permits)
         self._attempts = AttemptLoop(owner, binding, delivery, policy, on_error=on_error, log=log)
+        # The bound methods are kept, because each access would make a new one for each message.
+        self._run, self._make, self._sleep = self._attempts.run, self._calls.make, permits.sleep
+        self._conclude_message = self._attempts.conclude
 
     def __call__(self, message: Message[bytes], redeliveries: int) -> Awaitable[Settlement]:
         """Handle one delivery of a message.
@@ -86,8 +89,7 @@ class MessageReceiver:
             notify(message_received, self._owner, binding=self._binding, message=message)
         acknowledgment = Acknowledgment() if self._manual else None
         delivered = DeliveredMessage(message, redeliveries, acknowledgment)
-        attempts = self._attempts
-        running = attempts.run(delivered, self._calls.make, self._permits.sleep, attempts.conclude)
+        running = self._run(delivered, self._make, self._sleep, self._conclude_message)
         return running if acknowledgment is None else closing(acknowledgment, running)
 
     async def bind(self, binder: Binder, destination: ConsumerDestination) -> ConsumerBinding:

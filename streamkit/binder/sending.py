@@ -116,7 +116,8 @@ class SendingHandler:
                 raise
             await self._on_failure(wire, error)
         else:
-            self.report_success(wire)
+            if message_sent.receivers:  # as `report_success` does, which would be another call for each message
+                self.report_success(wire)
 
     async def handle_messages(self, messages: Sequence[Message[object]]) -> Failed | None:
         """Send ``messages`` in their order; return when the binder has accepted them, or the first one has failed.

@@ -42,6 +42,8 @@ Getter = Callable[[Message[object]], object]
 Reader = Callable[[Message[object]], object]
 ReaderFactory = Callable[[object], Reader]
 
+_NO_KEYWORDS: Final[dict[str, object]] = {}
+
 
 class ProviderLookup(Protocol):
     """Resolves the markers of a container."""
@@ -82,7 +84,7 @@ class ArgumentPlan:
             # Most listeners have one parameter; on Python 3.11 a comprehension would be another call.
             positional = (getters[0](message),) if len(getters) == 1 else tuple([get(message) for get in getters])
             if not self.keywords:
-                return positional, {}
+                return positional, _NO_KEYWORDS
             return positional, {name: get(message) for name, get in self.keywords.items()}
         except MessageConversionError as error:
             error.meant_for(self.listener, message)
