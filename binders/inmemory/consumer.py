@@ -89,9 +89,8 @@ class InMemoryMember(ConsumerBinding):
         if not self._is_durable:
             self._home.forget(self._group)
 
-    @abstractmethod
-    def wake(self, queue: GroupQueue) -> None:
-        """Handle the messages of `queue`: it has new messages, or it belongs to this member now."""
+    wake: Callable[[GroupQueue], None]
+    """Handle the messages of a queue: it has new messages, or it belongs to this member now."""
 
     @abstractmethod
     async def _finish(self, timeout: float) -> None:
@@ -134,6 +133,7 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
         self._driver: Driver[GroupQueue, Delivery] = self._driver_type(
             destination, self, call_receiver, size=size, window=WINDOW
         )
+        self.wake = self._driver.wake
 
     async def pause(self) -> None:
         """Begin no calls until `resume`."""
@@ -145,10 +145,6 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
         if self._state is BindingState.PAUSED:
             await super().resume()
             self._driver.resume(self._group.queues)
-
-    def wake(self, queue: GroupQueue) -> None:
-        """Handle the messages of `queue`: it has new messages, or it belongs to this member now."""
-        self._driver.wake(queue)
 
     async def _finish(self, timeout: float) -> None:
         self._driver.interrupt()

@@ -209,22 +209,25 @@ class Turns(Generic[S]):
             self._listed.discard(source)
         return None
 
-    async def park(self) -> bool:
-        """Wait until there may be messages for the running worker; return False if the worker is to end."""
+    def park(self) -> "asyncio.Future[bool] | None":
+        """Return what the running worker awaits until there may be messages for it; None if the worker is to end.
+
+        The result is False if the worker is to end. A worker that is cancelled meanwhile must call `leave`.
+        """
         if self._ready:
             self._watch()
         if self._is_closed or len(self._parked) >= self._permits.free:
-            return False
+            return None
         parked: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._parked.append(parked)
-        try:
-            return await parked
-        except asyncio.CancelledError:
-            if parked in self._parked:
-                self._parked.remove(parked)
-            else:
-                self._pump_soon()  # this worker was cancelled after it had been woken for a message
-            raise
+        return parked
+
+    def leave(self, parked: "asyncio.Future[bool]") -> None:
+        """Remove a parked worker that is cancelled."""
+        if parked in self._parked:
+            self._parked.remove(parked)
+        else:
+            self._pump_soon()  # this worker was cancelled after it had been woken for a message
 
     def _unpark(self, *, goes_on: bool) -> None:
         parked = self._parked.pop()  # the one parked last, so that the others are used only under load

@@ -83,7 +83,7 @@ class Settler(ABC, Generic[S, D]):
         """Deliver nothing again: messages that wait for `redeliver` stay unsettled."""
 
 
-class Driver(ABC, Generic[S, D]):
+class Driver(Generic[S, D]):
     """Calls the receiver for one member of a group.
 
     A driver calls nothing until `wake` is called with a source.
@@ -117,9 +117,8 @@ class Driver(ABC, Generic[S, D]):
         self._is_running = True
         self._calls = Calls(self._binding)
 
-    @abstractmethod
-    def wake(self, source: S) -> None:
-        """Begin calls with the messages of ``source``: it has new messages, or it may begin now."""
+    wake: Callable[[S], None]
+    """Begin calls with the messages of a source: it has new messages, or it may begin now."""
 
     def recall(self, source: S) -> None:
         """Cancel the call of a source that this member loses, if the call still waits for a permit."""
@@ -301,10 +300,7 @@ class ConcurrentDriver(Driver[S, D]):
             room=self._room,
             start_worker=lambda: self._calls.begin(self._work()),
         )
-
-    def wake(self, source: S) -> None:
-        """Begin calls with the messages of ``source``: it has new messages, or it may begin now."""
-        self._turns.wake(source)
+        self.wake = self._turns.wake
 
     def interrupt(self) -> None:
         """Begin no more calls, and end the waits for redeliveries; calls in flight go on."""
@@ -323,8 +319,14 @@ class ConcurrentDriver(Driver[S, D]):
             if taken is None:
                 # A new worker handles the next message if a listener has set context variables, or has swallowed a
                 # cancellation.
-                if task.cancelling() or copy_context() != context or not await turns.park():
+                if task.cancelling() or copy_context() != context or (parked := turns.park()) is None:
                     return
+                try:
+                    if not await parked:
+                        return
+                except asyncio.CancelledError:
+                    turns.leave(parked)
+                    raise
                 handled = 0
                 continue
             source, deliveries = taken
