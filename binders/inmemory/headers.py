@@ -1,6 +1,7 @@
 """The headers that a receiver sees: values as JSON carries them, without the headers that control a send."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 from uuid import UUID
 
@@ -29,7 +30,26 @@ def spelt(headers: MessageHeaders, spellings: Mapping[str, str]) -> MessageHeade
     return MessageHeaders({name: value for name, value in headers.items() if name not in spellings} | own)
 
 
-def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | None = None) -> dict[str, object]:
+def sent_names(sends: Callable[[str], bool] | None = None) -> Callable[[str], bool]:
+    """Return a function that returns whether a receiver sees a header, by its name; it remembers 256 names.
+
+    The function raises a ValueError for a name that cannot be encoded in UTF-8.
+
+    Args:
+        sends: Returns whether a header is sent, by its name; None if all are. Id, timestamp and key always are.
+    """
+
+    @lru_cache(maxsize=256)
+    def is_sent(name: str) -> bool:
+        if name in portable.STEERING or (sends is not None and name not in _FIELDS and not sends(name)):
+            return False
+        require_utf8(name, "")
+        return True
+
+    return is_sent
+
+
+def received_headers(headers: MessageHeaders, is_sent: Callable[[str], bool]) -> dict[str, object]:
     """Return the headers that a receiver sees of a sender's headers, in a new dictionary.
 
     `id` and `timestamp` are included only if they were made already, because most are never read. The receiver's
@@ -37,25 +57,20 @@ def received_headers(headers: MessageHeaders, sends: Callable[[str], bool] | Non
 
     Args:
         headers: The headers of the outgoing message.
-        sends: Returns whether a header is sent, by its name; None if all are. Id, timestamp and key always are.
+        is_sent: Returns whether a receiver sees a header, by its name (:func:`sent_names`).
 
     Raises:
         ValueError: A header cannot be encoded in JSON or UTF-8, so a real broker could not carry it.
     """
     values: dict[str, object] = {}
-    steering = portable.STEERING
     for name, value in headers.present.items():
-        if value is None or name in steering:
-            continue
-        if sends is not None and name not in _FIELDS and not sends(name):
+        if value is None or not is_sent(name):
             continue
         if isinstance(value, str):
-            if not (name.isascii() and value.isascii()):
+            if not value.isascii():
                 require_utf8(name, value)
             values[name] = value
         else:
-            if not name.isascii():
-                require_utf8(name, "")
             values[name] = value if type(value) in _AS_THEY_ARE else _copied(name, value)
     return values
 

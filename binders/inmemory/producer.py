@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
-from binders.inmemory.headers import received_headers, spelt
+from binders.inmemory.headers import received_headers, sent_names, spelt
 from binders.inmemory.transactions import Half, InMemoryTransaction
 from streamkit.binder.binder import (
     ProducerBinding,
@@ -40,8 +40,7 @@ class InMemoryProducerBinding(ProducerBinding):
         self._delay_levels = delay_levels
         self._clock = clock
         extended = destination.extended
-        sends = extended.sends_header
-        self._sends_header = None if sends is None else lru_cache(maxsize=256)(sends)
+        self._is_sent = sent_names(extended.sends_header)
         self._spellings = extended.header_spellings
         self._topic_header = extended.topic_header
         topic_header = () if self._topic_header is None else (self._topic_header,)
@@ -108,7 +107,7 @@ class InMemoryProducerBinding(ProducerBinding):
         if self._largest is not None and len(payload) > self._largest:
             raise self._unsent(f"the payload has {len(payload)} bytes, more than the largest message, {self._largest}")
         try:
-            return received_headers(headers, self._sends_header)
+            return received_headers(headers, self._is_sent)
         except ValueError as error:
             raise self._unsent(str(error)) from error
 
