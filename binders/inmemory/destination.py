@@ -9,7 +9,7 @@ from binders.inmemory.group import Group
 from streamkit.binder.delivery import StartPosition
 from streamkit.clock import Clock
 from streamkit.messaging.headers import PARTITION, SEQUENCE, MessageHeaders
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import Message, message_of
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Destination:
         headers[SEQUENCE] = next(self._sequence)
         now_ms = self._clock.now_ms()
         received = MessageHeaders.adopt(headers) if sender is None else sender.sharing(headers, now_ms=now_ms)
-        message = Message(payload, received)
+        message = message_of(payload, received)
         into = kept[chosen]
         into.stored.append((now_ms, message))
         offset = into.end

@@ -22,7 +22,7 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.delivery import Delivery
 from streamkit.messaging.headers import MessageHeaders
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import Message, message_of
 from streamkit.settlement import ACCEPT, Accept, Reject, Requeue, Settlement
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ async def lag_behind(consumer: PushConsumer | LitePullConsumer, positions: Mappi
 
 def to_framework(message: MessageExt) -> Message[bytes]:
     """Return the framework's message for a received message."""
-    return Message(bytes(message.body), MessageHeaders.adopt(from_message(message)))
+    return message_of(bytes(message.body), MessageHeaders.adopt(from_message(message)))
 
 
 def retry_level(delivery: Delivery, requeue: Requeue) -> int:

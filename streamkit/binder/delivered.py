@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, field
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.binder.batch import Batch
 from streamkit.messaging.headers import DELIVERY_ATTEMPT, MessageHeaders
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import Message, message_of
 from streamkit.settlement import Settlement
 
 __all__ = ["Delivered", "DeliveredBatch", "DeliveredMessage", "Unreadable"]
@@ -56,7 +56,7 @@ class DeliveredMessage(Struct, eq=False):
         values = {**headers.present, DELIVERY_ATTEMPT: number}
         if self.acknowledgment is not None:
             values[ACKNOWLEDGMENT] = self.acknowledgment
-        self.attempt = attempt = Message(delivered.payload, headers.sharing(values), self.conversions)
+        self.attempt = attempt = message_of(delivered.payload, headers.sharing(values), self.conversions)
         self.attempts = number
         return attempt
 

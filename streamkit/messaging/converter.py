@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.headers import CONTENT_TYPE
 from streamkit.messaging.json_converter import JsonConverter
-from streamkit.messaging.message import NO_PAYLOAD, Message
+from streamkit.messaging.message import NO_PAYLOAD, Message, message_of
 from streamkit.messaging.message_converter import MessageConverter, Reader, Writer, type_name
 from streamkit.messaging.mime import MimeType
 from streamkit.messaging.plain_converter import BytesConverter, TextConverter
@@ -210,7 +210,7 @@ class _PayloadWriter:
             )
             failure.happened_at(self._place, message)
             raise failure from error
-        return Message(written, headers if content_type is given else headers.with_content_type(content_type))
+        return message_of(written, headers if content_type is given else headers.with_content_type(content_type))
 
     def _writer(self, type_: type, content_type: str) -> Writer:
         writer = self._writers.get((type_, content_type))
