@@ -94,8 +94,7 @@ class Stage:
         A Java member that stops before may be given some of it again: each of its pulls commits an offset, and
         Apache's broker may handle its last pull after the offset it commits at its end.
         """
-        committed = eventually(lambda: asyncio.run(self._has_committed(topic, group)), bool)
-        assert committed, self.mqadmin("consumerProgress", "-g", group)
+        eventually(lambda: asyncio.run(self._has_committed(topic, group)), bool)
 
     async def _has_committed(self, topic: str, group: str) -> bool:
         async with self._admin() as admin:
@@ -143,14 +142,20 @@ def reply_to(producer: JavaProducer, topic: str, text: str) -> JavaMessage:
             return None
 
     reply = eventually(ask, lambda reply: reply is not None, timeout=120)
-    assert reply is not None, f"no reply on {topic}"
+    assert reply is not None
     return reply
 
 
 def eventually(call: Callable[[], T], true: Callable[[T], bool], timeout: float = 60.0) -> T:
-    """Call until the result is `true`, and return it; the last one when that does not come in time."""
+    """Call until the result is `true`, and return it.
+
+    Raises:
+        TimeoutError: It was not in time; the text has the last result.
+    """
     deadline = time.monotonic() + timeout
     pause = threading.Event()
-    while not true(result := call()) and time.monotonic() < deadline:
+    while not true(result := call()):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {timeout:g} s in vain; the last result was {result!r}")
         pause.wait(0.02)
     return result
