@@ -213,7 +213,7 @@ def test_topics_grow_only_if_settings_allow_it(shop: Shop) -> None:
                 raise AssertionError("it must not start")
         more = {"kafka.binder.auto-add-partitions": "true"}
         async with shop.app(**more, bindings__out__producer__partition_count=4):
-            assert await shop.partitions() == 4
+            await eventually(shop.partitions, 4)
 
     asyncio.run(main())
 
@@ -227,7 +227,7 @@ def test_min_partition_count_applies_to_created_or_enlarged_topics(shop: Shop) -
         async with shop.app(**least):
             assert await shop.partitions() == 2
         async with shop.app(**least, **{"kafka.binder.auto-add-partitions": "true"}):
-            assert await shop.partitions() == 4
+            await eventually(shop.partitions, 4)
 
     asyncio.run(main())
 
