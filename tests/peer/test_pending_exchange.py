@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.schedule.timer_checkpoint import TimerProgress
 from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_remoting import MessageExt, TcpTransport
 from rocket_remoting.clock import Clock, SystemClock
@@ -82,9 +83,9 @@ class Client(RawClient):
         """Begin a transaction, made so many milliseconds ago."""
         return await begin(self, now_ms() - age_ms, key=name)
 
-    async def later(self, name: str, **properties: str) -> None:
-        """Send a message for later delivery."""
-        await self.send(body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties)
+    async def later(self, name: str, **properties: str) -> SendMessageResponseHeader:
+        """Send a message for later delivery; the answer has its place in the topic where it waits."""
+        return await self.send(body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties)
 
     async def answer_all(self, *names: str, others: Collection[str] = ()) -> None:
         """Commit these transactions when they are checked; no others than these and the given ones may be."""
@@ -104,6 +105,17 @@ class Client(RawClient):
             answer = await self.pull(sys_flag=0b110, offset=len(messages), suspend_timeout_millis=5_000)
             messages += answer.messages
         return [message.unique_key or "" for message in messages]
+
+
+async def until_in_files(store: Path, timed: SendMessageResponseHeader) -> None:
+    """Wait until a timed message is in the files of the timers, which brokers write each second."""
+    file = store / "config" / "timercheck"
+
+    def end() -> int:
+        return TimerProgress.decode(file.read_bytes()).queue_offset if file.exists() else 0
+
+    while end() <= timed.queue_offset:  # noqa: ASYNC110 - a file sets no event
+        await asyncio.sleep(0.05)
 
 
 def now_ms() -> int:
@@ -158,8 +170,8 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
                 await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 8_000))
                 at = str(now_ms() // 1000 * 1000 + 8_000)
                 await client.later("taken back", TIMER_DELIVER_MS=at)
-                await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
-                await asyncio.sleep(1.5)  # until the timers are in their files
+                last = await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
+                await until_in_files(store, last)
             return halves
 
     async def go_on_in_apaches() -> int:
@@ -173,7 +185,8 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
                 await client.later("timed again", TIMER_DELAY_MS=str(HOUR_MS))
                 at = str(now_ms() // 1000 * 1000 + HOUR_MS)
                 await client.later("taken back again", TIMER_DELIVER_MS=at)
-                await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back again")
+                last = await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back again")
+                await until_in_files(store, last)
             half = await client.half("open in apache's")
             kept = await client.half("ended in apache's")
             noted = await client.end(OP)
@@ -181,7 +194,6 @@ def test_waiting_messages_continue_in_the_other_broker_and_back(version: str, tm
             await client.later("delayed again", DELAY="3")
             while await client.end(OP) == noted:  # noqa: ASYNC110 - 5.x notes ends later
                 await asyncio.sleep(0.05)
-            await asyncio.sleep(1.5)  # until the timer is in its file
             assert half.queue_offset < kept.queue_offset
             return await client.end()
 
