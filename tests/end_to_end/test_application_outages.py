@@ -129,7 +129,7 @@ def test_another_member_takes_over_from_an_ended_process(tmp_path: Path, number:
                 env={"PYTHONPATH": str(ROOT)},
             )
             assert member.stdout is not None
-            elsewhere = [int(await asyncio.wait_for(member.stdout.readline(), 20)) for _ in range(50)]
+            elsewhere = [int(await asyncio.wait_for(member.stdout.readline(), 60)) for _ in range(50)]
             member.send_signal(number)
             elsewhere += [int(line) for line in (await member.stdout.read()).split()]
             await member.wait()
