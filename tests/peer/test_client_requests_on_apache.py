@@ -6,6 +6,7 @@ from rocket_client import (
     Admin,
     ClientSettings,
     ConsumeContext,
+    ConsumeFromWhere,
     Producer,
     ProducerSettings,
     PushConsumer,
@@ -27,7 +28,9 @@ def test_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
         async with Admin(ClientSettings(name_servers=address, request_timeout=ANSWER_TIMEOUT)) as admin:
             await admin.create_topic("asked", 1)
             await admin.await_topic("asked", timeout=60)
-        consumer = PushConsumer("asked-waiters", PushConsumerSettings(name_servers=address))
+        # The request may be stored before the consumer asks where its queue ends.
+        first = ConsumeFromWhere.FIRST_OFFSET
+        consumer = PushConsumer("asked-waiters", PushConsumerSettings(name_servers=address, consume_from_where=first))
         consumer.subscribe("asked")
         consumer.listen_concurrently(listen)
         settings = ProducerSettings(name_servers=address)

@@ -18,7 +18,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt
 from tests.end_to_end.client_stage import RecordingListener
-from tests.peer.stage import SEND_TIMEOUT, Stage, reply_to
+from tests.peer.stage import SEND_TIMEOUT, Stage, eventually, reply_to
 
 SPACE = "left"
 """The namespace."""
@@ -153,4 +153,5 @@ def test_each_answers_the_others_requests(stage: Stage) -> None:
             return reply.body, reported.text
 
     assert asyncio.run(ask_and_answer()) == (b"re: how are you?", "re: and you?")
-    assert f"{SPACE}%DefaultCluster_REPLY_TOPIC" in stage.mqadmin("topicList").split()
+    replies = f"{SPACE}%DefaultCluster_REPLY_TOPIC"
+    eventually(lambda: stage.mqadmin("topicList").split(), lambda topics: replies in topics)

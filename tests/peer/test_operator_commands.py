@@ -54,6 +54,12 @@ class Commands:
         """Run a command with `--json`; return its objects."""
         return [json.loads(line) for line in self.run(command, *arguments, "--json").splitlines()]
 
+    def stats(self, name: str, count: int) -> list[Any]:
+        """Return a topic's queues once they have so many messages: Apache's broker adds them after its answers."""
+        return eventually(
+            lambda: self.json(topic.topic, "stats", name), lambda queues: sum(q["messages"] for q in queues) == count
+        )
+
 
 async def send(stage: Stage, topic: str, count: int) -> None:
     """Send messages to the topic's queues in turn."""
@@ -71,14 +77,13 @@ def test_commands_say_what_mqadmin_says(stage: Stage) -> None:
     commands.run(group.group, "create", kitchen, "--retries", "3")
     asyncio.run(send(stage, orders, 6))
 
+    theirs = set(stage.mqadmin("topicList").split())  # asked first: a client that stops may still have a topic made
     listed = {each["topic"]: each for each in commands.json(topic.topic, "list", "--all")}
-    assert set(stage.mqadmin("topicList").split()) <= set(listed)
+    assert theirs <= set(listed)
     assert (listed[orders]["kind"], listed[orders]["write_queues"], listed[orders]["permission"]) == ("normal", 2, "rw")
     assert [listed[name]["kind"] for name in ("TBW102", "broker-a", "DefaultCluster")] == ["system"] * 3
 
-    stats = eventually(
-        lambda: commands.json(topic.topic, "stats", orders), lambda queues: sum(q["messages"] for q in queues) == 6
-    )
+    stats = commands.stats(orders, 6)
     shown = [[q["broker"], str(q["queue"]), str(q["min_offset"]), str(q["max_offset"])] for q in stats]
     status = rows(stage.mqadmin("topicStatus", "-t", orders))
     assert [row[:4] for row in status if row[0] == "broker-a"] == shown
@@ -91,8 +96,10 @@ def test_commands_say_what_mqadmin_says(stage: Stage) -> None:
     assert commands.json(group.group, "list", kitchen) == [{"group": kitchen, "members": 0, "lag": 2}]
     assert commands.json(group.group, "show", kitchen)[0]["brokers"][0]["retry_max_times"] == 3
     commands.run(topic.topic, "create", f"%RETRY%{kitchen}")  # mqadmin finds the brokers of a group by this topic
-    progress = stage.mqadmin("consumerProgress", "-g", kitchen)
-    assert re.search(r"Diff Total: 2$", progress, re.MULTILINE)
+    progress = eventually(
+        lambda: stage.mqadmin("consumerProgress", "-g", kitchen),
+        lambda printed: re.search(r"Diff Total: 2$", printed, re.MULTILINE) is not None,
+    )
     queues = commands.json(offset.offset, "show", kitchen)
     assert [[str(q[name]) for name in ("queue", "max_offset", "committed", "lag")] for q in queues] == [
         row[2:6] for row in rows(progress) if row[0] == orders
@@ -116,7 +123,8 @@ def test_commands_say_what_mqadmin_says(stage: Stage) -> None:
 
     commands.run(group.group, "delete", kitchen, "--yes")
     commands.run(topic.topic, "delete", orders, "--yes")
-    assert orders not in stage.mqadmin("topicList").split()
+    # A registration of Apache's broker that was under way may still name it.
+    eventually(lambda: stage.mqadmin("topicList").split(), lambda topics: orders not in topics)
     assert commands.json(group.group, "list", kitchen) == []
 
 
@@ -125,6 +133,7 @@ def test_groups_are_moved_with_and_without_members(stage: Stage) -> None:
     commands = Commands(stage)
     orders, kitchen, copy = stage.topic(queues=2), stage.name("kitchen"), stage.name("copy")
     asyncio.run(send(stage, orders, 6))
+    commands.stats(orders, 6)
     for name in (kitchen, copy):
         commands.run(group.group, "create", name)
     commands.run(group.group, "rewind", kitchen, orders, "--to", "latest", "--yes")
@@ -163,9 +172,11 @@ def test_doctor_finds_the_same_on_each_broker(stage: Stage, tmp_path: Path, monk
     orders, kitchen = stage.topic(queues=1), stage.name("kitchen")
     commands.run(group.group, "create", kitchen, "--no-consume")
     asyncio.run(send(stage, orders, 3))
+    commands.stats(orders, 3)
     commands.run(offset.offset, "set", kitchen, orders, "1", "--yes")
     commands.run(topic.topic, "create", f"%DLQ%{kitchen}", "--queues", "1")
     asyncio.run(send(stage, f"%DLQ%{kitchen}", 1))
+    commands.stats(f"%DLQ%{kitchen}", 1)
     commands.run(topic.topic, "update", orders, "--permission", "r")
     try:
         commands.run(broker.wipe_perm, "broker-a", "--yes")

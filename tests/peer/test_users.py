@@ -37,7 +37,7 @@ from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import of_version, require
 from tests.peer.java_client import JavaClient
 from tests.peer.json_peer import PeerError
-from tests.peer.stage import ANSWER_TIMEOUT, DELAY_LEVELS, SEND_TIMEOUT
+from tests.peer.stage import ANSWER_TIMEOUT, DELAY_LEVELS, SEND_TIMEOUT, eventually
 
 NEWEST = [of_version(VERSIONS[-1])]
 """The version with users; the tests of one version share a worker, and Apache's broker."""
@@ -163,7 +163,8 @@ def test_our_clients_are_served_by_apaches_broker(apaches: ApacheBroker) -> None
     asyncio.run(scene())
     with BlockingClient("kitchen", settings(SECRET)) as client:
         (queue,) = client.queues("orders")
-        (message,) = client.pull(queue, 0).messages()
+        # Apache's broker adds a message to its queue after its answer.
+        (message,) = eventually(lambda: client.pull(queue, 0).messages(), bool)
         assert message.body == b"tea"
         client.commit_offset(queue, 1)
 
