@@ -1,18 +1,18 @@
-"""Models of settings that are models of pydantic: those of applications, and of binders in other packages.
+"""Read with pydantic what the framework's own readers do not: models of pydantic, unions, types such as Decimal.
 
-This module imports pydantic. It is imported when such a model is first used.
+This module imports pydantic. It is imported when such a model or value is first read.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AliasChoices, BaseModel, TypeAdapter, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from streamkit.config.setting_values import EntryError, InvalidSettingsError, Problem, Reader
 
-__all__ = ["model_reader", "pydantic_fields", "validated"]
+__all__ = ["model_reader", "pydantic_fields", "read_by_pydantic", "validated"]
 
 _PLACEHOLDER: Final = object()
 
@@ -55,6 +55,21 @@ def pydantic_fields(model: type[BaseModel]) -> Iterator[PydanticField]:
 def model_reader(model: type[BaseModel]) -> Reader:
     """Return the function that reads a model of pydantic from its raw values."""
     return lambda value: validated(model.model_validate, value)
+
+
+def read_by_pydantic(annotation: Any, value: object) -> object:
+    """Return the value that pydantic reads for an annotation; of a union, that of the member which fits best.
+
+    Raises:
+        ValueError: The value is wrong; the text has the reasons of all members of a union.
+    """
+    # Classes that pydantic does not know may be members of unions if `Before` makes them.
+    adapter = TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        reasons = dict.fromkeys(_problem(each).reason for each in error.errors(include_url=False))
+        raise ValueError(", or ".join(reasons)) from None  # not `from error`, as in `validated`
 
 
 def validated(make: Callable[[object], M], values: object) -> M:

@@ -3,7 +3,7 @@
 Values and error messages are those of pydantic, so that settings of the framework and of applications behave alike.
 This module does not import pydantic, whose import takes longer than the rest of a command's start.
 
-    bool, int, float, str, timedelta, an Enum, Path, Literal     as pydantic reads them from Python's values
+    bool, int, float, str, timedelta, an Enum, Path, Literal      as pydantic reads them from Python's values
     Annotated[..., Before(function)]                              `function` prepares the value for the annotation
     Annotated[..., After(function)]                               `function` judges or changes the value that was read
 """
@@ -26,9 +26,9 @@ __all__ = [
     "InvalidSettingsError",
     "Problem",
     "Reader",
+    "instance_reader",
     "leaf_reader",
     "problems_of",
-    "union_reader",
 ]
 
 Reader: TypeAlias = Callable[[object], object]
@@ -130,28 +130,22 @@ class After:
         return no_info_after_validator_function(self.function, handler(source))
 
 
-def leaf_reader(annotation: object) -> Reader:
-    """Return the function that reads values of a type.
+def leaf_reader(annotation: object) -> Reader | None:
+    """Return the function that reads values of a type; None if this module does not know the type.
 
     Args:
         annotation: A class, `Literal`, `Any` or `object`.
-
-    Raises:
-        TypeError: Settings cannot have this type.
     """
     if annotation is Any or annotation is object:
         return _unchanged
     if get_origin(annotation) is Literal:
         choices = get_args(annotation)
         return _choice_reader({choice: choice for choice in choices})
-    known = _READERS.get(annotation)
-    if known is not None:
-        return known
     if not isinstance(annotation, type):
-        raise TypeError(f"settings cannot have the type {annotation!r}")
+        return None
     if issubclass(annotation, Enum):
         return _choice_reader({member.value: member for member in annotation}, annotation)
-    return _instance_reader(annotation)
+    return _READERS.get(annotation)
 
 
 def _choice_reader(choices: dict[Any, object], type_: type | None = None) -> Reader:
@@ -179,7 +173,9 @@ def _unchanged(value: object) -> object:
     return value
 
 
-def _instance_reader(type_: type) -> Reader:
+def instance_reader(type_: type) -> Reader:
+    """Return the function that accepts instances of a class, which `Before` makes, and nothing else."""
+
     def read(value: object) -> object:
         if isinstance(value, type_):
             return value
@@ -268,7 +264,7 @@ def _timedelta(value: object) -> timedelta:
 
 
 _UNITS: Final = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
-_READERS: Final[dict[object, Reader]] = {
+_READERS: Final[dict[type, Reader]] = {
     bool: _bool,
     int: _int,
     float: _float,
@@ -276,19 +272,3 @@ _READERS: Final[dict[object, Reader]] = {
     timedelta: _timedelta,
     Path: _path,
 }
-
-
-def union_reader(readers: Iterable[Reader]) -> Reader:
-    """Return the function that reads a value by the first of several functions that accepts it."""
-    several = tuple(readers)
-
-    def read(value: object) -> object:
-        reasons: list[str] = []
-        for each in several:
-            try:
-                return each(value)
-            except ValueError as error:
-                reasons.append(str(error))
-        raise ValueError(", or ".join(dict.fromkeys(reasons)))
-
-    return read

@@ -11,7 +11,17 @@
 
 Applications may describe their own settings by models of pydantic; the methods here have the names of pydantic's. The
 framework's own models do not use pydantic: importing it and preparing its models takes longer than reading all
-settings. The type of a field is examined when a value for it is first read.
+settings. The annotations of a model are judged when its class is defined; if they are text that names what is defined
+later, when its fields are first needed. What reads a field is made when a value for it is first read.
+
+A field may have these types::
+
+    bool, int, float, str, timedelta, Path, an Enum, Literal, Any     setting_values.py reads them
+    list[...], tuple[..., ...], set[...], frozenset[...], dict[...]   of types of this table
+    a SettingsModel, a model of pydantic                              a group of settings
+    Decimal, datetime, UUID, bytes and others (_READ_BY_PYDANTIC),    pydantic reads them; it is imported for the first
+    types of pydantic such as SecretStr, unions of several types      value
+    any other class                                                   with Before, whose function makes the instance
 """
 
 import sys
@@ -40,13 +50,14 @@ from streamkit.config.setting_values import (
     InvalidSettingsError,
     Problem,
     Reader,
+    instance_reader,
     leaf_reader,
     problems_of,
-    union_reader,
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, GetCoreSchemaHandler
+    from pydantic_core import CoreSchema
 
 __all__ = [
     "SettingField",
@@ -62,6 +73,27 @@ __all__ = [
 _MISSING: Final = object()
 _CLASS_VARIABLE: Final[object] = ClassVar
 _GIVEN: Final = "model_fields_set"
+_HOOKS_OF_PYDANTIC: Final = frozenset({"Config", "model_config", "model_post_init"})
+_READ_BY_PYDANTIC: Final = frozenset(
+    {
+        "builtins.bytes",
+        "datetime.date",
+        "datetime.datetime",
+        "datetime.time",
+        "decimal.Decimal",
+        "fractions.Fraction",
+        "ipaddress.IPv4Address",
+        "ipaddress.IPv4Interface",
+        "ipaddress.IPv4Network",
+        "ipaddress.IPv6Address",
+        "ipaddress.IPv6Interface",
+        "ipaddress.IPv6Network",
+        "re.Pattern",
+        "uuid.UUID",
+        "zoneinfo.ZoneInfo",
+    }
+)
+"""Classes of the standard library, by name: importing them all would slow down every start."""
 
 
 class Setting:
@@ -92,6 +124,21 @@ class Setting:
         if self.le is not None and not value <= self.le:
             raise ValueError(f"expected less than or equal to {self.le}")
 
+    @property
+    def has_default(self) -> bool:
+        """Whether there is a default value."""
+        return self.default is not _MISSING or self.default_factory is not None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: "GetCoreSchemaHandler") -> "CoreSchema":
+        """Return the schema of pydantic for the annotated type, which is a member of a union."""
+        from pydantic_core.core_schema import no_info_after_validator_function
+
+        def checked(value: object) -> object:
+            self.check(value)
+            return value
+
+        return no_info_after_validator_function(checked, handler(source))
+
 
 def setting(
     *,
@@ -116,13 +163,17 @@ def setting(
 class SettingField:
     """A `DeclaredField` (`shape.py`) of a model of ours."""
 
-    __slots__ = ("_declared", "_reader", "aliases", "annotation", "key", "name", "notes")
+    __slots__ = ("_declared", "_default", "_reader", "aliases", "annotation", "key", "name", "notes")
 
     def __init__(self, name: str, annotation: object, default: object) -> None:
         self.name = name
         self.annotation, self.notes = _without_notes(annotation)
-        self._declared = default if isinstance(default, Setting) else Setting(default, None, None, None, ())
-        self.aliases = next((note.aliases for note in self._bounds() if note.aliases), ())
+        declared = default if isinstance(default, Setting) else Setting(default, None, None, None, ())
+        # The value in the class goes first, as in pydantic.
+        bounds = [declared, *(note for note in self.notes if isinstance(note, Setting))]
+        self._declared = declared
+        self._default = next((each for each in bounds if each.has_default), declared)
+        self.aliases = next((each.aliases for each in bounds if each.aliases), ())
         self.key = self.aliases[0] if self.aliases else name
         self._reader: Reader | None = None
 
@@ -138,7 +189,7 @@ class SettingField:
 
     def default(self) -> object:
         """Return the default value; raise LookupError if the setting is required."""
-        declared = self._declared
+        declared = self._default
         if declared.default_factory is not None:
             return declared.default_factory()
         if declared.default is _MISSING:
@@ -150,10 +201,6 @@ class SettingField:
         if self._reader is None:
             self._reader = annotated_reader(self.annotation, (*self.notes, self._declared))
         return self._reader(value)
-
-    def _bounds(self) -> Iterator[Setting]:
-        yield self._declared
-        yield from (note for note in self.notes if isinstance(note, Setting))
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
@@ -167,6 +214,15 @@ class SettingsModel:
 
     ignores_unknown: ClassVar[bool] = False
     """Whether `RawTree` ignores keys without a field, instead of reporting them."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _refuse_hooks_of_pydantic(cls)
+        try:
+            annotations = _own_annotations(cls)
+        except NameError:
+            return  # an annotation as text names what is defined later; `fields_of` judges it
+        _judge(cls, annotations)
 
     def __init__(self, **values: object) -> None:
         """Make settings in code; the values are judged as those of a file are.
@@ -271,12 +327,6 @@ class SettingsModel:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
-class SharedSettingsModel(SettingsModel):
-    """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
-
-    ignores_unknown = True
-
-
 _fields: Final[dict[type[SettingsModel], dict[str, SettingField]]] = {}
 
 
@@ -284,43 +334,105 @@ def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
     """Return the fields of a model by name, those of its base classes first.
 
     Raises:
-        TypeError: A field is declared with pydantic's `Field` or validators.
+        TypeError: A setting cannot have the type of a field. Usually this is raised when the class is defined.
+        NameError: An annotation as text names nothing.
     """
     found = _fields.get(model)
     if found is None:
         found = {}
         for each in reversed(model.__mro__):
             if issubclass(each, SettingsModel) and each is not SettingsModel:
-                found.update(_own_fields(each))
+                annotations = _own_annotations(each)
+                _judge(each, annotations)
+                for name, annotation in annotations.items():
+                    found[name] = SettingField(name, annotation, vars(each).get(name, _MISSING))
         _fields[model] = found
     return found
 
 
-def _own_fields(model: type[SettingsModel]) -> Iterator[tuple[str, SettingField]]:
-    for name, value in vars(model).items():
-        if package_of(type(value)) == "pydantic" and name != "model_config":
+def _refuse_hooks_of_pydantic(model: type[SettingsModel]) -> None:
+    """Raise TypeError if a class declares something for pydantic, which would have no effect."""
+    own = vars(model)
+    for name in _HOOKS_OF_PYDANTIC & own.keys():
+        raise TypeError(
+            f"{model.__qualname__}.{name} has no effect, because {model.__qualname__} is a SettingsModel: derive it "
+            "from pydantic's BaseModel, or override _prepared or _check"
+        )
+    if "pydantic" not in sys.modules:
+        return
+    for name, value in own.items():
+        class_ = type(value)
+        # A default value may be of a type of pydantic, such as SecretStr.
+        if package_of(class_) == "pydantic" and not hasattr(class_, "__get_pydantic_core_schema__"):
             raise TypeError(
                 f"{model.__qualname__}.{name} uses pydantic, but {model.__qualname__} is a SettingsModel: declare it "
                 "with setting (streamkit.config.settings_model) or Before and After (streamkit.config.setting_values)"
             )
+
+
+def _own_annotations(model: type[SettingsModel]) -> Mapping[str, object]:
+    """Return the annotations of the fields that a model does not inherit.
+
+    Raises:
+        NameError: An annotation as text names nothing, or what is defined later.
+    """
     annotations = get_annotations(model)
     if any(isinstance(annotation, str) for annotation in annotations.values()):
         hints = get_type_hints(model, include_extras=True)
         annotations = {name: hints[name] for name in annotations}
+    return {
+        name: annotation
+        for name, annotation in annotations.items()
+        if _CLASS_VARIABLE not in (annotation, get_origin(annotation))
+    }
+
+
+_judged: Final[set[object]] = set()
+"""The annotations that settings can have; most models have the same, and are defined at each start."""
+
+
+def _judge(model: type[SettingsModel], annotations: Mapping[str, object]) -> None:
+    """Raise TypeError if settings cannot have one of the annotations."""
     for name, annotation in annotations.items():
-        if _CLASS_VARIABLE not in (annotation, get_origin(annotation)):
-            yield name, SettingField(name, annotation, vars(model).get(name, _MISSING))
+        is_hashable = _is_hashable(annotation)
+        if is_hashable and annotation in _judged:
+            continue
+        inner, notes = _without_notes(annotation)
+        try:
+            annotated_reader(inner, notes)
+        except TypeError as error:
+            raise TypeError(f"{model.__qualname__}.{name}: {error}") from None
+        if is_hashable:
+            _judged.add(annotation)
 
 
-def annotated_reader(annotation: object, notes: Iterable[object] = ()) -> Reader:
+def _is_hashable(annotation: object) -> bool:
+    """Return whether an annotation has a hash; the metadata of `Annotated` may have none."""
+    try:
+        hash(annotation)
+    except TypeError:
+        return False
+    return True
+
+
+def annotated_reader(annotation: object, notes: Iterable[object] = (), *, is_prepared: bool = False) -> Reader:
     """Return the function that reads a value by an annotation and its metadata.
+
+    Args:
+        annotation: The annotation of a field, or a part of it.
+        notes: Metadata of the field.
+        is_prepared: Whether a `Before` around the annotation may make instances of any class.
 
     Raises:
         TypeError: Settings cannot have this type.
     """
     inner, own = _without_notes(annotation)
-    read = _reader(inner)
-    for note in (*own, *notes):
+    for note in own:
+        if isinstance(note, Setting) and (note.has_default or note.aliases):
+            raise TypeError(f"the default and the aliases of a part of an annotation, {inner!r}, would have no effect")
+    all_notes = (*own, *notes)
+    read = _reader(inner, is_prepared or any(isinstance(note, Before) for note in all_notes))
+    for note in all_notes:
         if isinstance(note, Before):
             read = _chained(note.function, read)
         elif isinstance(note, After):
@@ -340,23 +452,72 @@ def _without_notes(annotation: object) -> tuple[object, tuple[object, ...]]:
     return annotation, ()
 
 
-def _reader(annotation: object) -> Reader:
+def _reader(annotation: object, is_prepared: bool) -> Reader:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        others = [annotated_reader(each) for each in arguments if each is not NoneType]
-        read = others[0] if len(others) == 1 else union_reader(others)
-        return _optional(read) if NoneType in arguments else read
+        return _union_reader(annotation, arguments, is_prepared)
+    if origin is tuple and (len(arguments) != 2 or arguments[1] is not ...):
+        raise TypeError(f"{annotation!r}: the items of a tuple have one type, as in tuple[int, ...]")
     if origin in _COLLECTIONS:
         return _list_reader(annotated_reader(arguments[0]), origin)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _table_reader(annotated_reader(arguments[0]), annotated_reader(arguments[1]))
-    if isinstance(annotation, type) and issubclass(annotation, SettingsModel):
-        return _model_reader(annotation)
-    if is_pydantic(annotation):
+    return leaf_reader(annotation) or _class_reader(annotation, origin or annotation, is_prepared)
+
+
+def _class_reader(annotation: object, class_: object, is_prepared: bool) -> Reader:
+    """Return the function that reads values of a class for which `setting_values.py` has none.
+
+    Args:
+        annotation: The class, or the class with its type arguments.
+        class_: The class.
+        is_prepared: Whether a `Before` makes its instances.
+    """
+    if not isinstance(class_, type):
+        raise TypeError(f"settings cannot have the type {annotation!r}")
+    if issubclass(class_, SettingsModel):
+        return _model_reader(class_)
+    if is_pydantic(class_):
         from streamkit.config.pydantic_models import model_reader
 
-        return model_reader(annotation)
-    return leaf_reader(annotation)
+        return model_reader(class_)
+    if _is_read_by_pydantic(class_):
+        return _reader_of_pydantic(annotation)
+    if is_prepared:
+        return instance_reader(class_)
+    shown = f"{class_.__module__}.{class_.__qualname__}".removeprefix("builtins.")
+    if class_ in _COLLECTIONS or issubclass(class_, Mapping):
+        raise TypeError(f"{shown}: the type of its values is missing, as in list[str] or dict[str, str]")
+    raise TypeError(
+        f"{shown}: settings cannot have this type, unless Before (streamkit.config.setting_values) annotates it with a "
+        f"function that makes a {class_.__name__} of the raw value: Annotated[{class_.__name__}, Before(function)]"
+    )
+
+
+def _union_reader(annotation: Any, members: tuple[object, ...], is_prepared: bool) -> Reader:
+    others = [each for each in members if each is not NoneType]
+    readers = [annotated_reader(each, is_prepared=is_prepared) for each in others]  # judges all members
+    if len(others) == 1:
+        return _optional(readers[0])
+    for each in others:
+        inner, _ = _without_notes(each)
+        if isinstance(inner, type) and issubclass(inner, SettingsModel):
+            raise TypeError(f"{inner.__name__}: a group of settings cannot be a member of a union of several types")
+    return _reader_of_pydantic(annotation)
+
+
+def _is_read_by_pydantic(class_: type) -> bool:
+    known = f"{class_.__module__}.{class_.__qualname__}" in _READ_BY_PYDANTIC
+    return known or hasattr(class_, "__get_pydantic_core_schema__")
+
+
+def _reader_of_pydantic(annotation: object) -> Reader:
+    def read(value: object) -> object:
+        from streamkit.config.pydantic_models import read_by_pydantic
+
+        return read_by_pydantic(annotation, value)
+
+    return read
 
 
 def is_pydantic(annotation: object) -> "TypeGuard[type[BaseModel]]":
@@ -445,3 +606,10 @@ def _model_reader(model: type[SettingsModel]) -> Reader:
 def _problems_at(step: str | int, error: ValueError) -> Iterator[Problem]:
     for each in problems_of(error):
         yield each._replace(location=(step, *each.location))
+
+
+# Last, because it is judged by the functions above.
+class SharedSettingsModel(SettingsModel):
+    """Settings below a prefix that other software uses too. Unknown keys are ignored: they may belong to that."""
+
+    ignores_unknown = True

@@ -1,16 +1,21 @@
 """Models of settings: defaults, bounds, other names, checks, and models of pydantic within them."""
 
 import pickle
-from datetime import timedelta
-from typing import Annotated
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, TypeAdapter, ValidationError, field_validator
 
-from streamkit.config.durations import Milliseconds, Positive
+from streamkit.config.durations import Milliseconds, Positive, Seconds
 from streamkit.config.environment import Environment
 from streamkit.config.setting_limits import Accepted
-from streamkit.config.setting_values import After, EntryError, InvalidSettingsError
+from streamkit.config.setting_values import After, Before, EntryError, InvalidSettingsError
 from streamkit.config.settings_model import SettingsModel, SharedSettingsModel, fields_of, setting
 from streamkit.errors import ConfigurationErrors
 
@@ -126,27 +131,182 @@ def test_unknown_argument_is_refused() -> None:
 
 
 def test_declarations_of_pydantic_are_refused() -> None:
-    """pydantic's validators, fields and metadata raise TypeError instead of having no effect."""
+    """pydantic's validators, fields, metadata, options and hooks raise TypeError instead of having no effect."""
+    with pytest.raises(TypeError, match=r"WithField\.size uses pydantic"):
 
-    class WithField(SettingsModel):
-        size: int = Field(default=1, ge=1)
+        class WithField(SettingsModel):
+            size: int = Field(default=1, ge=1)
 
-    class WithValidator(SettingsModel):
-        size: int = 1
+    with pytest.raises(TypeError, match=r"WithValidator\._size uses pydantic"):
 
-        @field_validator("size")
-        @classmethod
-        def _size(cls, value: int) -> int:
-            return value
+        class WithValidator(SettingsModel):
+            size: int = 1
 
-    class WithMetadata(SettingsModel):
-        size: Annotated[int, Field(ge=1)] = 1
+            @field_validator("size")
+            @classmethod
+            def _size(cls, value: int) -> int:
+                return value
 
-    for model in (WithField, WithValidator):
-        with pytest.raises(TypeError, match="uses pydantic"):
-            fields_of(model)
-    with pytest.raises(TypeError, match="is pydantic's"):
-        WithMetadata(size=1)
+    with pytest.raises(TypeError, match=r"WithMetadata\.size: .* is pydantic's"):
+
+        class WithMetadata(SettingsModel):
+            size: Annotated[int, Field(ge=1)] = 1
+
+    with pytest.raises(TypeError, match=r"WithOptions\.model_config has no effect.*pydantic's BaseModel"):
+
+        class WithOptions(SettingsModel):
+            model_config = ConfigDict(extra="ignore")
+
+    with pytest.raises(TypeError, match=r"WithHook\.model_post_init has no effect.*pydantic's BaseModel"):
+
+        class WithHook(SettingsModel):
+            def model_post_init(self, context: object) -> None: ...
+
+
+def read_as(annotation: object, text: str) -> object:
+    """Return the value of a setting with this annotation whose text in a file is `text`."""
+    model: Any = type("Single", (SettingsModel,), {"__annotations__": {"value": annotation}})
+    environment = Environment.load(variables={}, config_location="optional:/none", overrides={"x.value": text})
+    return environment.bind("x", model).value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("1.50"),
+        datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        date(2026, 1, 2),
+        UUID("12345678-1234-5678-1234-567812345678"),
+        IPv4Address("127.0.0.1"),
+        Path("/var/log"),
+    ],
+    ids=repr,
+)
+def test_types_of_the_standard_library_are_read(value: object) -> None:
+    """Also in lists, and if the value may be missing."""
+    type_: Any = Path if isinstance(value, Path) else type(value)
+    assert read_as(type_, f" {value} ") == value
+    assert read_as(type_ | None, str(value)) == value
+    assert read_as(list[type_], f"{value},{value}") == [value, value]
+
+
+def test_bytes_and_types_of_pydantic_are_read() -> None:
+    """Bytes are the UTF-8 of the text."""
+    assert read_as(bytes, "é") == "é".encode()
+    secret = read_as(SecretStr, "hush")
+    assert isinstance(secret, SecretStr)
+    assert secret.get_secret_value() == "hush"
+
+
+def test_wrong_value_is_refused_in_the_words_of_pydantic() -> None:
+    """With its key."""
+    with pytest.raises(ConfigurationErrors, match=r"x\.value=one: expected a valid decimal"):
+        read_as(Decimal, "one")
+
+
+class Point:
+    """A class that no text describes."""
+
+
+@pytest.mark.parametrize(
+    ("annotation", "reason"),
+    [
+        (Point, "Point: .*Before"),
+        (Point | None, "Point: .*Before"),
+        (dict[str, Point], "Point: .*Before"),
+        (int | Point, "Point: .*Before"),
+        (list, r"list: .*list\[str\]"),
+        (dict, r"dict: .*dict\[str, str\]"),
+        (tuple[int, str], r"tuple\[int, str\]: .*tuple\[int, \.\.\.\]"),
+        (Nested | str, "Nested: .*union"),
+        (list["Nested"], "Nested"),
+        (Annotated[int, setting(default=3)] | None, "default"),
+    ],
+)
+def test_annotation_that_settings_cannot_have_is_refused_when_the_class_is_defined(
+    annotation: object, reason: str
+) -> None:
+    """The error names class, field and annotation, and says what to write."""
+    with pytest.raises(TypeError, match=rf"Own\.value: .*{reason}"):
+        type("Own", (SettingsModel,), {"__annotations__": {"value": annotation}})
+
+
+def test_annotations_as_text_are_judged_as_well() -> None:
+    """When the class is defined, or, if they name what is defined later, when its fields are needed."""
+    with pytest.raises(TypeError, match=r"Own\.value: .*Point"):
+        type("Own", (SettingsModel,), {"__annotations__": {"value": "Point"}, "__module__": __name__})
+    model: Any = type("Own", (SettingsModel,), {"__annotations__": {"value": "Later"}, "__module__": __name__})
+    with pytest.raises(NameError, match="Later"):
+        fields_of(model)
+
+
+def test_class_with_a_function_that_makes_it_is_read() -> None:
+    """Such a function is `Before`; `None` stays None."""
+
+    def made(value: object) -> object:
+        return Point() if value == "here" else value
+
+    class Own(SettingsModel):
+        point: Annotated[Point | None, Before(made)] = None
+
+    assert Own().point is None
+    assert isinstance(Own.model_validate({"point": "here"}).point, Point)
+    with pytest.raises(InvalidSettingsError, match="point: expected an instance of Point"):
+        Own.model_validate({"point": "there"})
+
+
+def test_default_in_the_metadata_of_an_annotation_counts() -> None:
+    """The value in the class goes first, as in pydantic."""
+
+    class Own(SettingsModel):
+        tries: Annotated[int, setting(default=3)]
+        words: Annotated[list[str], setting(default_factory=list)]
+        other: Annotated[int, setting(default=3, ge=2)] = 4
+        bounded: Annotated[int, setting(default=3)] = setting(le=9)
+
+    own = Own()  # type: ignore[call-arg]
+    assert (own.tries, own.words, own.other, own.bounded) == (3, [], 4, 3)
+    with pytest.raises(InvalidSettingsError, match="greater than or equal to 2"):
+        Own.model_validate({"other": 1})
+
+
+class Color(Enum):
+    RED = "red"
+
+
+TEXTS = ("1", "0", "true", "off", "1.0", "1.5", "-7", "red", "", "PT1S", "2026-01-02", "text")
+
+
+@pytest.mark.parametrize(
+    "union",
+    [
+        bool | int, int | bool, int | str, str | int, float | int, int | float, bool | float, Color | str, str | Color,
+        Color | int, Literal["1", "red"] | int, int | Literal["1", "red"], timedelta | int, int | timedelta,
+        bool | Decimal, date | int, Seconds | str, int | Seconds, Annotated[Seconds, Positive] | str,
+    ],
+)  # fmt: skip
+def test_unions_are_read_as_pydantic_reads_them(union: Any) -> None:
+    """Of texts, and of the numbers and booleans of YAML: the member that fits best, not the first that accepts."""
+    own: Any = type("Own", (SettingsModel,), {"__annotations__": {"value": union}})
+    for value in (*TEXTS, 1, 0, 2.0, 1.5, True):
+        try:
+            expected = TypeAdapter(union).validate_python(value)
+        except ValidationError:
+            with pytest.raises(InvalidSettingsError, match=r"^value: .*, or "):
+                own.model_validate({"value": value})
+        else:
+            assert repr(own.model_validate({"value": value}).value) == repr(expected)
+
+
+def test_bounds_within_a_union_count() -> None:
+    """They belong to one member."""
+
+    class Own(SettingsModel):
+        size: Annotated[int, setting(ge=1)] | bool = 1
+
+    assert Own.model_validate({"size": "5"}).size == 5
+    with pytest.raises(InvalidSettingsError, match="greater than or equal to 1, or expected a valid boolean"):
+        Own.model_validate({"size": "-1"})
 
 
 def test_models_of_pydantic_are_read_as_well() -> None:
