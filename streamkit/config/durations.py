@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from streamkit.config.setting_values import After, Before
+from streamkit.config.setting_values import DURATION_LIMIT, After, Before
 
 _SIMPLE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", re.IGNORECASE)
 _ISO = re.compile(r"[+-]?P", re.IGNORECASE)
@@ -20,16 +20,23 @@ def parse_duration(text: str, unit: str) -> timedelta | str:
         unit: The unit of plain numbers: `ns`, `us`, `ms`, `s`, `m`, `h` or `d`.
 
     Raises:
-        ValueError: The text is not a duration.
+        ValueError: The text is not a duration, or the duration is too long.
     """
     stripped = text.strip()
     if _NUMBER.fullmatch(stripped):
-        return timedelta(seconds=float(stripped) * _SECONDS[unit])
+        return _seconds(float(stripped) * _SECONDS[unit])
     if simple := _SIMPLE.fullmatch(stripped):
-        return timedelta(seconds=float(simple[1]) * _SECONDS[simple[2].lower()])
+        return _seconds(float(simple[1]) * _SECONDS[simple[2].lower()])
     if _ISO.match(stripped):
         return stripped
     raise ValueError(f"expected a duration, such as 500ms, 10s, 1m, 2h, PT10S, or a number of {unit}")
+
+
+def _seconds(amount: float) -> timedelta:
+    try:
+        return timedelta(seconds=amount)
+    except OverflowError:
+        raise ValueError(DURATION_LIMIT) from None
 
 
 def format_duration(duration: timedelta) -> str:

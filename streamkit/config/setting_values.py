@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 __all__ = [
+    "DURATION_LIMIT",
     "After",
     "Before",
     "EntryError",
@@ -41,6 +42,8 @@ _FALSE: Final = frozenset({"0", "off", "f", "false", "n", "no"})
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0+)?")
 _SPACES: Final = "\t\n\v\f\r \x85\xa0\u2028\u2029\u3000"
 """What may stand around a number; `str.strip` without it removes some control characters, too."""
+DURATION_LIMIT: Final = f"expected a duration of at most {timedelta.max.days}d"
+"""The reason why a longer duration is refused: Python's `timedelta` cannot hold it."""
 _ISO_DURATION: Final = re.compile(
     r"(?P<sign>[+-])?P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?",
@@ -258,9 +261,9 @@ def _timedelta(value: object) -> timedelta:
     days = 365 * amounts.pop("years") + 30 * amounts.pop("months") + amounts.pop("days")
     try:
         duration = timedelta(days=days, **amounts)
+        return -duration if found["sign"] == "-" else duration
     except OverflowError:
-        raise ValueError("expected a shorter duration") from None
-    return -duration if found["sign"] == "-" else duration
+        raise ValueError(DURATION_LIMIT) from None
 
 
 _UNITS: Final = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")

@@ -198,6 +198,20 @@ def test_bytes_and_types_of_pydantic_are_read() -> None:
     assert secret.get_secret_value() == "hush"
 
 
+@pytest.mark.parametrize(
+    "text", ["9" * 30, "9" * 30 + "s", "9" * 400 + "ns", "-" + "9" * 30 + "d", f"P{'9' * 30}D", "-P999999999DT1H"]
+)
+def test_duration_that_is_too_long_is_refused_with_its_key(text: str) -> None:
+    """The error says which is the longest."""
+    with pytest.raises(ConfigurationErrors, match=rf"x\.value={text}: expected a duration of at most 999999999d"):
+        read_as(Seconds, text)
+
+
+def test_longest_duration_is_read() -> None:
+    """In both notations."""
+    assert read_as(Seconds, "999999999d") == read_as(Seconds, "P999999999D") == timedelta(days=999_999_999)
+
+
 def test_wrong_value_is_refused_in_the_words_of_pydantic() -> None:
     """With its key."""
     with pytest.raises(ConfigurationErrors, match=r"x\.value=one: expected a valid decimal"):
