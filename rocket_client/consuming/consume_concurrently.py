@@ -18,6 +18,7 @@ its offset. So as long as calls do not wait, a message costs little more than it
     sending back fails       the listener is called again after 5 s       -
     the task is cancelled    no further call in this task; as for an      as for an exception,
                              exception, after 5 s                         after 5 s
+    all tasks are cancelled  no further call                              no further call
     call takes > 15 min      sent back at level 3, then settled           -
     body is unreadable       no call; as for Reject                       as for Reject
 """
@@ -137,9 +138,8 @@ class ConcurrentConsumption(ListenerConsumption):
         return f"<ConcurrentConsumption {self._group}: {waiting} messages wait, {len(self._workers)} workers>"
 
     def start(self) -> None:
-        """Start the search for calls that take longer than `consume_timeout`."""
-        if self._send_back is not None:
-            self._cleaner = asyncio.create_task(self._clean_expired(), name=f"expired messages of {self._group}")
+        """Start the search for calls that take longer than `consume_timeout`; in broadcasting it finds none."""
+        self._cleaner = asyncio.create_task(self._clean_expired(), name=f"expired messages of {self._group}")
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """Prepare the calls of a queue that was assigned."""
@@ -188,7 +188,17 @@ class ConcurrentConsumption(ListenerConsumption):
             self._watches_capacity = False
             self._capacity.unwatch(self._on_capacity)
 
+    def _is_loop_ending(self) -> bool:
+        """Return whether all tasks were cancelled, as by `asyncio.run` when its main function has ended.
+
+        It then waits for the tasks, so workers that start now would consume what waits, without any end.
+        """
+        # Nothing else cancels the cleaner, except `stop`.
+        return self._cleaner is not None and self._cleaner.cancelling() > 0
+
     def _start_workers(self, count: int, *, pulls_first: bool = False) -> None:
+        if self._is_loop_ending():
+            return
         for _ in range(min(count, self._limit - len(self._workers))):
             worker = self._loop.create_task(self._run_worker(pulls_first), name=f"listener of {self._group}")
             self._ready += 1
@@ -256,6 +266,9 @@ class ConcurrentConsumption(ListenerConsumption):
         while True:
             self._remove_ended_runs()
             if not work or self._stopped or not self._has_capacity():
+                return
+            if is_being_cancelled():  # and the listener has caught it
+                self._schedule_start()
                 return
             run = work[0]
             if run.is_compressed:
@@ -347,6 +360,9 @@ class ConcurrentConsumption(ListenerConsumption):
         listener, context, size, now = self._listener, self._contexts[process_queue], self._batch_size, self._loop.time
         done, count = process_queue.done, 0
         calls = process_queue.begin_calls()
+        worker = asyncio.current_task()
+        assert worker is not None
+        is_cancelled = worker.cancelling
         try:
             while True:
                 batch = [messages.popleft()] if size == 1 else self._take(messages)
@@ -365,7 +381,7 @@ class ConcurrentConsumption(ListenerConsumption):
                 else:
                     self._resolve(process_queue, batch, outcomes)
                 count += 1
-                if not messages or count >= most_calls or process_queue.dropped or self._stopped:
+                if not messages or count >= most_calls or process_queue.dropped or self._stopped or is_cancelled():
                     return count
                 if self._capacity is not None and not self._has_capacity():
                     return count

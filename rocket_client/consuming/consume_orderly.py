@@ -168,6 +168,9 @@ class OrderlyConsumption(ListenerConsumption):
                     pause = await self._consume_in_a_row(process_queue, context, driver)
             if self._is_over(process_queue):
                 return
+            if driver.task.cancelling():  # and the listener has caught it
+                self._loop.call_later(LOCAL_RETRY_DELAY, self._replace_driver, process_queue, [], context)
+                return
             if pause is not None:
                 await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
             elif driver.calls >= _CALLS_IN_A_ROW:
@@ -186,8 +189,10 @@ class OrderlyConsumption(ListenerConsumption):
             messages = process_queue.take(self._batch_size)
             pause = await self._consume(process_queue, messages, messages, context)
             driver.calls += 1
-            if pause is not None or driver.calls >= _CALLS_IN_A_ROW or not self._may_go_on(process_queue):
+            if pause is not None or driver.calls >= _CALLS_IN_A_ROW or driver.task.cancelling():
                 return pause
+            if not self._may_go_on(process_queue):
+                return None
 
     def _may_go_on(self, process_queue: ProcessQueue) -> bool:
         """Return whether the steps before a call can be left out: none of them would have to wait."""
@@ -291,12 +296,20 @@ class OrderlyConsumption(ListenerConsumption):
             process_queue.end()
 
     def _replace_driver(self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext) -> None:
-        """Start the queue's driver anew: its task was cancelled in a call, but the loop and the consumer still run."""
+        """Start the queue's driver anew: its task was cancelled in a call, but the loop and the consumer still run.
+
+        Args:
+            process_queue: The queue.
+            messages: Those of the call; none if the listener has consumed them.
+            context: The group and queue, for the listener.
+        """
         driver = self._drivers.get(process_queue)
         if driver is not None and not self._is_over(process_queue):
-            driver.task = self._loop.create_task(
-                self._drive_on(process_queue, messages, context, driver), name=f"orderly listener of {self._group}"
-            )
+            if messages:
+                work = self._drive_on(process_queue, messages, context, driver)
+            else:
+                work = self._drive(process_queue, context, driver)
+            driver.task = self._loop.create_task(work, name=f"orderly listener of {self._group}")
 
     async def _drive_on(
         self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext, driver: "_Driver"

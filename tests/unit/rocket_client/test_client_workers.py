@@ -1,13 +1,17 @@
 """The workers of a push consumer: the tasks that call its listener."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from rocket_client.core.process_queue import ProcessQueue
+from rocket_remoting import ResponseCode
 from rocket_remoting.wire.record import decode_records
 from streamkit.testing.virtual_time import VirtualTime
-from tests.unit.rocket_client.consumer_script import ConsumerScript, record
+from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
 from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 
 
@@ -45,3 +49,97 @@ def test_message_that_comes_when_the_only_call_ends_is_delivered(virtual: Virtua
                 gate.set_result(None)
 
     virtual.run(main())
+
+
+class Abandoned:
+    """A consumer that nobody shuts down before the loop ends, so that all its tasks are cancelled.
+
+    Attributes:
+        heard_before: The number of messages whose call had begun when the tasks were cancelled.
+    """
+
+    def __init__(self, says: Callable[[], Awaitable[None]], **settings: Any) -> None:
+        self.heard_before = 0
+        self._begun = asyncio.Event()
+        self._says = says
+        with VirtualTime() as virtual:
+            virtual.run(self._main(virtual, settings))
+
+    async def _main(self, virtual: VirtualTime, settings: Any) -> None:
+        cluster = await ScriptedCluster(virtual, brokers=["a"]).__aenter__()
+        self.script = ConsumerScript(cluster, **settings)
+        self.script.replies = [pulled(ResponseCode.SUCCESS, 1000, b"".join(map(record, range(1000))))]
+        self.script.says = self._say
+        await self.script.consumer.start()
+        self._watching = asyncio.create_task(self._watch())
+        await self._begun.wait()
+
+    async def _say(self) -> None:
+        self._begun.set()
+        await self._says()
+
+    async def _watch(self) -> None:
+        abandoned = self
+
+        class Watched(asyncio.Future[None]):
+            def cancel(self, msg: Any = None) -> bool:
+                abandoned.heard_before = len(abandoned.script.heard)
+                return super().cancel(msg)
+
+        await Watched()
+
+
+async def never_wait() -> None:
+    """Consume a message at once."""
+
+
+async def wait() -> None:
+    """Consume a message in an hour."""
+    await asyncio.sleep(3600)
+
+
+async def swallow() -> None:
+    """Consume a message, also when the call is cancelled."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("says", [never_wait, wait, swallow])
+@pytest.mark.parametrize("settings", [{"concurrency": 1}, {"concurrency": 20}, {"orderly": True}], ids=str)
+def test_no_call_begins_after_all_tasks_were_cancelled(
+    says: Callable[[], Awaitable[None]], settings: dict[str, Any]
+) -> None:
+    """The messages that wait are neither consumed nor committed."""
+    end = Abandoned(says, **settings)
+    assert 0 < end.heard_before < 1000
+    assert len(end.script.heard) == end.heard_before
+    assert all(offset <= end.heard_before for offset in end.script.commits)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_listener_that_catches_the_cancellation_of_its_task_gets_the_next_messages(
+    virtual: VirtualTime, orderly: bool
+) -> None:
+    """In another task, because only this one was cancelled."""
+
+    async def scene(script: ConsumerScript) -> None:
+        tasks = []
+
+        async def catch() -> None:
+            tasks.append(asyncio.current_task())
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+        script.says = catch
+        await asyncio.sleep(1)
+        first = tasks[0]
+        assert first is not None
+        first.cancel()
+        await asyncio.sleep(10)
+        assert [message.queue_offset for message in script.heard] == [5, 6]
+        assert tasks[1] is not first
+        script.says = None
+        tasks[1].cancel()  # type: ignore[union-attr]
+
+    both = pulled(ResponseCode.SUCCESS, 7, record(5) + record(6))
+    play(virtual, scene, both, committed=5, orderly=orderly, concurrency=1)
