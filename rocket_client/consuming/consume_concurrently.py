@@ -306,7 +306,7 @@ class ConcurrentConsumption(ListenerConsumption):
             # One worker at a time: of several, each would hold decompressed bodies while only some find capacity.
             async with self._unpacking:
                 if self._has_capacity():
-                    unpacked = await self._bodies.unpack_large(messages, unpacked)
+                    unpacked = await self._bodies.unpack_large(messages, unpacked, process_queue)
         process_queue.growth += unpacked.growth
         try:
             if process_queue.dropped or self._stopped:

@@ -227,7 +227,7 @@ class OrderlyConsumption(ListenerConsumption):
             Seconds that the queue waits before its next call; None for no wait.
         """
         messages = process_queue.take(self._batch_size)
-        unpacked = await self._bodies.unpack(messages)
+        unpacked = await self._bodies.unpack(messages, process_queue)
         count = len(unpacked.messages)
         process_queue.growth += unpacked.growth
         try:

@@ -158,7 +158,7 @@ class PolledConsumption:
         given: list[MessageExt] = []
         done = 0
         try:
-            unpacked = await self._bodies.unpack(messages)
+            unpacked = await self._bodies.unpack(messages, process_queue)
             if not unpacked.messages and unpacked.error is not None:
                 # If no broker stores the dead letter, the poll raises, and `finally` puts the message back for the
                 # next poll.

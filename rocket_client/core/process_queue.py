@@ -71,6 +71,7 @@ class ProcessQueue:
         "last_pull_at",
         "locked_at",
         "message_queue",
+        "unpacking",
     )
 
     def __init__(self, message_queue: MessageQueue) -> None:
@@ -82,6 +83,8 @@ class ProcessQueue:
         """Consumed messages that are not removed from the queue yet."""
         self.growth = 0
         """Bytes that decompression has added to the bodies of calls and polls under way."""
+        self.unpacking = 0
+        """Bytes that the decompressions under way may add at most."""
         self.lag: int | None = None
         """Messages that the queue had and that were not pulled yet at the last pull; None before the first one."""
         self.calls = 0
@@ -214,8 +217,11 @@ class ProcessQueue:
 
     @property
     def size(self) -> int:
-        """Bytes of the bodies in memory: as stored while they wait, decompressed while they are consumed."""
-        return self.stored_size + self.growth
+        """Bytes of the bodies in memory: as stored while they wait, decompressed while they are consumed.
+
+        Bodies that are being decompressed count with the most bytes that they may have.
+        """
+        return self.stored_size + self.growth + self.unpacking
 
     def cached(self) -> tuple[int, int]:
         """Return the number of unsettled messages and the bytes of their bodies in memory; any thread may call this."""

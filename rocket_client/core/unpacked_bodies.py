@@ -18,6 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from rocket_client.core.process_queue import ProcessQueue
 from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import ClientSettings
 from rocket_remoting.wire.compression import BodyTooLargeError, decompress
@@ -81,20 +82,29 @@ class UnpackedBodies:
         unpacked.reserved = 0
         return unpacked
 
-    async def unpack(self, messages: Sequence[MessageExt]) -> Unpacked:
+    async def unpack(self, messages: Sequence[MessageExt], process_queue: ProcessQueue | None = None) -> Unpacked:
         """Decompress the first messages, at least one, as many as fit into the free memory.
 
         If the first body is large, wait for memory. The caller must give the result's `reserved` to `release`.
+
+        Args:
+            messages: The messages of a call.
+            process_queue: Their queue, which counts the memory; None if they are of no queue.
         """
         unpacked = self.unpack_small(messages)
-        return unpacked if unpacked.is_whole(messages) else await self.unpack_large(messages, unpacked)
+        return unpacked if unpacked.is_whole(messages) else await self.unpack_large(messages, unpacked, process_queue)
 
-    async def unpack_large(self, messages: Sequence[MessageExt], unpacked: Unpacked) -> Unpacked:
+    async def unpack_large(
+        self, messages: Sequence[MessageExt], unpacked: Unpacked, process_queue: ProcessQueue | None
+    ) -> Unpacked:
         """Decompress the messages that `unpack_small` has left, as `unpack` does."""
         rest = messages[len(unpacked.messages) :]
         if unpacked.messages and not self._has_capacity:
             return unpacked
         await self._reserve()
+        # Counted before the size is known: otherwise the queue could be pulled although its limit will be exceeded.
+        if process_queue is not None:
+            process_queue.unpacking += self._limit
         more = Unpacked([])
         try:
             loop = asyncio.get_running_loop()
@@ -102,6 +112,9 @@ class UnpackedBodies:
         except BaseException:
             self.release(self._limit)
             raise
+        finally:
+            if process_queue is not None:
+                process_queue.unpacking -= self._limit
         self.release(self._limit - more.reserved)
         growth = unpacked.growth + more.growth
         return Unpacked(unpacked.messages + more.messages, more.reserved, growth, more.error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import zlib
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from rocket_remoting.wire.headers import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
+from rocket_remoting.wire.record import encode_record
 from rocket_remoting.wire.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
@@ -74,6 +76,29 @@ def test_undecompressable_body_becomes_a_dead_letter(
 
     records = record(7) + record(8, sys_flag=COMPRESSED) + record(9)
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=7, orderly=orderly)
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_queue_is_not_pulled_while_bodies_that_may_exceed_its_limit_are_decompressed(
+    virtual: VirtualTime, orderly: bool
+) -> None:
+    """Nor afterwards, until their call has ended."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = lambda: asyncio.sleep(5)
+        await asyncio.sleep(4)
+        assert [len(message.body) for message in script.heard] == [3 * MIB]
+        assert script.pulled_offsets == [7]
+        await asyncio.sleep(4)
+        assert script.pulled_offsets == [7, 8]
+
+    large = encode_record(
+        "orders", zlib.compress(bytes(3 * MIB)), b"", queue_id=0, queue_offset=7, commit_log_offset=1007,
+        sys_flag=COMPRESSED, flag=0, born_timestamp=1, born_host=("127.0.0.1", 1), store_timestamp=2,
+        store_host=("127.0.0.1", 2),
+    )  # fmt: skip
+    found = pulled(ResponseCode.SUCCESS, 8, large)
+    play(virtual, scene, found, committed=7, orderly=orderly, pull_threshold_size_for_queue=1)
 
 
 def test_dead_letter_is_retried_until_a_broker_stores_it(virtual: VirtualTime) -> None:
