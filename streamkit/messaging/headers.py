@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping
 from random import Random
+from threading import RLock
 from types import NoneType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -81,7 +82,11 @@ STEERING = frozenset(
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
 _random_bits = _random.getrandbits
+# Held for the moment in which headers begin to share: several threads may derive headers from the same ones. A
+# finalizer may run in this moment and do so, too; therefore the lock is reentrant.
+_sharing = RLock()
 if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_sharing.acquire, after_in_parent=_sharing.release, after_in_child=_sharing.release)
     os.register_at_fork(after_in_child=_random.seed)
 
 
@@ -89,7 +94,7 @@ class MessageHeaders(Mapping[str, object]):
     """The headers of one message; they never change.
 
     Every message has an `id` and a `timestamp`, but most are never read. Both are made when they are first read, and
-    stay the same from then on.
+    stay the same from then on, in whatever threads they are read.
     """
 
     # Invariant: nothing outside changes the dictionary; the only later change is that `id` and `timestamp` appear.
@@ -126,14 +131,18 @@ class MessageHeaders(Mapping[str, object]):
         """
         shared = self._shared
         if shared is None:
-            own = self._values
-            shared = self._shared = {}
-            if ID in own:
-                shared[ID] = own[ID]
-            if TIMESTAMP in own:
-                shared[TIMESTAMP] = own[TIMESTAMP]
+            with _sharing:
+                shared = self._shared
+                if shared is None:
+                    # In this order: a thread that makes a value sets its own one first, and then looks for shared ones.
+                    shared, own = {}, self._values
+                    self._shared = shared
+                    if ID in own:
+                        shared.setdefault(ID, own[ID])
+                    if TIMESTAMP in own:
+                        shared.setdefault(TIMESTAMP, own[TIMESTAMP])
         if now_ms is not None and TIMESTAMP not in shared:
-            shared[TIMESTAMP] = now_ms
+            shared.setdefault(TIMESTAMP, now_ms)
         headers = MessageHeaders.__new__(MessageHeaders)
         headers._values = values
         headers._shared = shared
@@ -144,7 +153,7 @@ class MessageHeaders(Mapping[str, object]):
         """The message's id, a UUID as text: made here, or set by the sender."""
         made = self._values.get(ID)
         if made is None:
-            made = self._values[ID] = self._made_id()
+            made = self._made_id()
         return made if type(made) is str else str(made)
 
     @property
@@ -152,7 +161,7 @@ class MessageHeaders(Mapping[str, object]):
         """The time at which the message was made, in milliseconds since 1970."""
         made = self._values.get(TIMESTAMP)
         if not isinstance(made, int):
-            made = self._values[TIMESTAMP] = self._made_timestamp()
+            made = self._made_timestamp()
         return made
 
     @property
@@ -243,29 +252,39 @@ class MessageHeaders(Mapping[str, object]):
         """Return all headers, with `id` and `timestamp` made."""
         values = self._values
         if ID not in values:
-            values[ID] = self._made_id()
+            self._made_id()
         if TIMESTAMP not in values:
-            values[TIMESTAMP] = self._made_timestamp()
+            self._made_timestamp()
         return values
 
     def __reduce__(self) -> "tuple[Callable[[dict[str, object]], MessageHeaders], tuple[dict[str, object]]]":
         """Copy and pickle headers with their id and timestamp, which would be made anew in each copy otherwise."""
         return MessageHeaders.adopt, (self._completed().copy(),)
 
+    # Several threads may make a value at once. `setdefault` is atomic, so all return the first one. Headers that share
+    # values may be derived meanwhile, so `_shared` is read again.
+
     def _made_id(self) -> object:
-        made = None if self._shared is None else self._shared.get(ID)
+        shared = self._shared
+        made = None if shared is None else shared.get(ID)
         if made is None:
             made = new_id()
-            if self._shared is not None:
-                made = self._shared.setdefault(ID, made)
+            if shared is None:
+                made = self._values.setdefault(ID, made) or made
+                shared = self._shared
+            if shared is not None:
+                made = shared.setdefault(ID, made) or made
+        self._values[ID] = made
         return made
 
     def _made_timestamp(self) -> int:
-        made = None if self._shared is None else self._shared.get(TIMESTAMP)
+        shared = self._shared
+        made = None if shared is None else shared.get(TIMESTAMP)
         if not isinstance(made, int):
-            made = current_clock().now_ms()
-            if self._shared is not None:
-                self._shared[TIMESTAMP] = made
+            made = _set_timestamp(self._values if shared is None else shared, current_clock().now_ms())
+            if shared is None and self._shared is not None:
+                made = _set_timestamp(self._shared, made)
+        self._values[TIMESTAMP] = made
         return made
 
     def __eq__(self, other: object) -> bool:
@@ -285,6 +304,14 @@ class MessageHeaders(Mapping[str, object]):
 if not TYPE_CHECKING:
     # Another name of the slot: it is read six times for each message, and a property takes ten times as long.
     MessageHeaders.present = MessageHeaders._values
+
+
+def _set_timestamp(values: dict[str, object], made: int) -> int:
+    """Set the timestamp unless there is one already; return the one that is set then."""
+    known = values.setdefault(TIMESTAMP, made)
+    if not isinstance(known, int):  # a header of the sender, which only has that name
+        values[TIMESTAMP] = known = made
+    return known
 
 
 def new_id() -> str:

@@ -6,6 +6,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
+from threading import Thread
 from uuid import UUID
 
 import pytest
@@ -195,3 +197,35 @@ def test_messages_can_be_copied_and_pickled() -> None:
     for same in (copy.copy(message), copy.deepcopy(message), pickle.loads(pickle.dumps(message))):
         assert same == message
         assert same.headers.id == message.headers.id
+
+
+class Interrupting:
+    """A clock in whose first question another thread reads the timestamp of a message, or derives one from it."""
+
+    def __init__(self, other: Callable[[], object]) -> None:
+        self._other = other
+        self._asked = 0
+        self.heard: list[object] = []
+
+    def now_ms(self) -> int:
+        self._asked += 1
+        asked = self._asked
+        if asked == 1:
+            context = copy_context()  # threads have no clock of their own
+            thread = Thread(target=lambda: self.heard.append(context.run(self._other)))
+            thread.start()
+            thread.join()
+        return asked
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_threads_that_read_a_timestamp_at_once_read_the_same(derived: bool) -> None:
+    """Also of headers that were derived meanwhile, such as those of a further delivery."""
+    headers = Message(b"x").headers
+
+    def read() -> int:
+        return headers.annotated("n", 1).timestamp if derived else headers.timestamp
+
+    with use_clock(Interrupting(read)) as clock:
+        first = headers.timestamp
+        assert clock.heard == [first] == [headers.timestamp]
