@@ -227,6 +227,10 @@ class PlainSends:
         """The topic and the id of each queue that gets messages."""
 
     @property
+    def topics(self) -> list[str]:
+        """The topics of these queues, each once."""
+
+    @property
     def uses(self) -> list[tuple[int, int, int]]:
         """Which connection sends to which queue: the numbers of the connection, of the queue in `targets`, and of the
         connection's first request that does so."""
@@ -438,10 +442,9 @@ class Run:
     """Records, and the entries that lead to them."""
 
     @property
-    def result(self) -> tuple[bool, int, int, list[tuple[int, int]], IndexHeader | None]:
-        """Whether they have been written and counted already; bytes of the records, and of the last one; for each queue
-        the number of its messages, and the commit log offset where the last one's record ends; the header of the index
-        file, if entries have been written into it."""
+    def result(self) -> tuple[bool, int, int, IndexHeader | None]:
+        """Whether they have been written and counted already; bytes of the records, and of the last one; the header of
+        the index file, if entries have been written into it."""
 
     @property
     def size(self) -> int:

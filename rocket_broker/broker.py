@@ -370,7 +370,8 @@ class Broker:
         return refused or (isinstance(cause, OSError) and cause.errno in OUT_OF_FILES)
 
     def _run_loops(self, undo: AsyncExitStack) -> None:
-        self.store.arrival_listeners.append(self.pull_request_hold.messages_arrived)
+        hold = self.pull_request_hold
+        self.store.queue_listeners.append((hold.queues, hold.messages_arrived))
         self.pull_request_hold.start()
         undo.callback(self.pull_request_hold.stop)
         loops = {

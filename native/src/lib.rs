@@ -22,7 +22,7 @@ mod state;
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 8;
+const INTERFACE: u32 = 9;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -288,13 +288,11 @@ impl<'a> EntryFiles<'a> {
 
 #[pymethods]
 impl Run {
-    /// Whether the records and entries have been written; bytes of the records and of the last one; for each queue the
-    /// number of its messages, and the commit log offset where the last one's record ends; the header of the index file,
-    /// if entries have been written into it.
+    /// Whether the records and entries have been written; bytes of the records and of the last one; the header of the
+    /// index file, if entries have been written into it.
     #[getter]
-    #[allow(clippy::type_complexity)] // a tuple for Python
-    fn result(&self) -> (bool, usize, i64, Vec<(usize, i64)>, Option<index::Header>) {
-        (self.is_written, self.records.len(), self.last_size, self.queues(), self.header)
+    fn result(&self) -> (bool, usize, i64, Option<index::Header>) {
+        (self.is_written, self.records.len(), self.last_size, self.header)
     }
 
     /// Bytes of the records.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::batch::{int_at, read, Bounds, Entry};
 use crate::header::{number, Head};
@@ -73,11 +73,13 @@ struct Stored {
     keys: Range<usize>,
 }
 
-/// A queue, and the tags codes of its messages.
+/// A queue, its topic by number, and the tags codes of its messages.
 struct Target {
-    topic: String,
+    topic: usize,
     queue_id: i32,
     tags_codes: Vec<i64>,
+    /// The last connection that sends to the queue.
+    user: Option<usize>,
 }
 
 /// A queue that a connection sends to, and the number of its first request that does.
@@ -125,6 +127,7 @@ struct Found {
     parts: Vec<Part>,
     requests: Vec<Request>,
     messages: Vec<Stored>,
+    topics: Vec<String>,
     targets: Vec<Target>,
     uses: Vec<Use>,
     keys: Vec<JavaHash>,
@@ -219,7 +222,8 @@ impl SendReader {
         while found.requests.len() < self.most_sends && found.requests.len() - first < most {
             let Some(end) = self.read_request(data, position, last_property, found) else { break };
             let (number, target) = (found.requests.len() - 1, found.requests[found.requests.len() - 1].target);
-            if !found.uses.iter().any(|other| other.connection == connection && other.target == target) {
+            // The requests of a connection follow each other, so the last user tells whether this one is known.
+            if found.targets[target].user.replace(connection) != Some(connection) {
                 found.uses.push(Use { connection, target, first: number - first });
             }
             position = end;
@@ -291,9 +295,13 @@ impl SendReader {
             return None;
         }
 
-        let is_same = |target: &Target| target.queue_id == queue_id && target.topic == fields.b;
+        let topic = found.topics.iter().position(|topic| *topic == fields.b).unwrap_or_else(|| {
+            found.topics.push(fields.b.to_string());
+            found.topics.len() - 1
+        });
+        let is_same = |target: &Target| target.queue_id == queue_id && target.topic == topic;
         let target = found.targets.iter().position(is_same).unwrap_or_else(|| {
-            found.targets.push(Target { topic: fields.b.to_string(), queue_id, tags_codes: Vec::new() });
+            found.targets.push(Target { topic, queue_id, tags_codes: Vec::new(), user: None });
             found.targets.len() - 1
         });
         let signed = head.keys.filter(|_| self.keeps_signatures).map(|keys| {
@@ -370,7 +378,7 @@ impl PlainSends {
     /// Returns the queue of the first request, and the tags codes of its messages.
     pub fn first_target(&self) -> (&str, i32, &[i64]) {
         let target = &self.found.targets[self.found.requests[0].target];
-        (&target.topic, target.queue_id, &target.tags_codes)
+        (&self.found.topics[target.topic], target.queue_id, &target.tags_codes)
     }
 }
 
@@ -382,8 +390,16 @@ impl PlainSends {
 
     /// The topic and the id of each queue that gets messages.
     #[getter]
-    fn targets(&self) -> Vec<(&str, i32)> {
-        self.found.targets.iter().map(|target| (target.topic.as_str(), target.queue_id)).collect()
+    fn targets<'py>(&self, py: Python<'py>) -> Vec<(Bound<'py, PyString>, i32)> {
+        // Queues share the string of their topic: Python hashes it once.
+        let topics: Vec<_> = self.found.topics.iter().map(|topic| PyString::new(py, topic)).collect();
+        self.found.targets.iter().map(|target| (topics[target.topic].clone(), target.queue_id)).collect()
+    }
+
+    /// The topics of these queues, each once.
+    #[getter]
+    fn topics(&self) -> Vec<&str> {
+        self.found.topics.iter().map(String::as_str).collect()
     }
 
     /// For each of the queues the tags codes of its messages.
@@ -470,7 +486,7 @@ impl PlainSends {
         let end = log.try_borrow()?.end;
         let mut packer = Packer::new(shared, end, messages, self.data.len() + messages * MORE_THAN_HOSTS);
         for (target, queue) in self.found.targets.iter().zip(&queues) {
-            packer.add_queue(&target.topic, target.queue_id, queue.try_borrow()?.max_offset)?;
+            packer.add_queue(&self.found.topics[target.topic], target.queue_id, queue.try_borrow()?.max_offset)?;
         }
         let data = self.data.as_slice();
         for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {

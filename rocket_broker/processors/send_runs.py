@@ -147,8 +147,9 @@ class SendRuns:
         if stored is None:
             return None
         run, last = stored
-        if len(targets) == 1:
-            traffic = self._statistics.puts[targets[0][0]]
+        topics = sends.topics
+        if len(topics) == 1:
+            traffic = self._statistics.puts[topics[0]]
             traffic.calls += len(sends)
             traffic.messages += sends.message_count
             traffic.size += run.size
@@ -234,15 +235,11 @@ class SendRuns:
         return reader.read(arrived, self._origin, most) if any(most) else None
 
     def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
-        """Count the messages of each topic, where they are of several queues.
+        """Count the messages of each topic, where they are of several topics.
 
-        The core tells the messages of each queue, but only the bytes of all messages. Where they are of several topics,
-        bytes and requests are shared out by the number of messages.
+        The core tells the messages of each queue, but only the bytes of all messages. Bytes and requests are shared out
+        by the number of messages.
         """
-        topic = targets[0][0]
-        if all(target[0] == topic for target in targets):
-            self._statistics.puts[topic].count(sends.message_count, run.size, len(sends))
-            return
         rest, size, calls = sends.message_count, run.size, len(sends)
         for (topic, _), (messages, _) in zip(targets, run.queues, strict=True):
             own_size, own_calls = size * messages // rest, calls * messages // rest

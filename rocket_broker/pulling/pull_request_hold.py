@@ -29,6 +29,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -243,11 +244,16 @@ class _AtQueue:
 
 
 class PullRequestHold:
-    """The held pull requests, by queue and by connection."""
+    """The held pull requests, by queue and by connection.
+
+    Attributes:
+        queues: Topic and queue id of the queues that have held pull requests, at any time.
+    """
 
     def __init__(self, store: Queues) -> None:
         self._store = store
         self._by_queue: dict[QueueKey, _AtQueue] = {}
+        self.queues: AbstractSet[QueueKey] = self._by_queue.keys()
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._by_due: dict[float, dict[HeldPullRequest, None]] = {}
         self._dues: list[float] = []  # a heap; it may have times without pull requests, which are skipped
@@ -313,7 +319,8 @@ class PullRequestHold:
     def messages_arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Answer the held pull requests whose filters match one of the messages that the store has appended.
+        """Answer the held pull requests of one of `queues` whose filters match one of the messages that the store has
+        appended.
 
         Args:
             topic: Topic of the messages.
@@ -322,11 +329,8 @@ class PullRequestHold:
             tags_codes: The tags code of each message.
             store_timestamp: Store time, in milliseconds since 1970.
         """
-        key = (topic, queue_id)
-        if key not in self._by_queue:
-            return
         # Comparing in this call would make the producer's answer wait for the filters of all consumers.
-        arrivals = self._arrived.setdefault(key, [])
+        arrivals = self._arrived.setdefault((topic, queue_id), [])
         if len(arrivals) < _MOST_ARRIVALS:
             arrivals.append((queue_offset, tags_codes))
         else:  # comparing cannot keep up: an entry without codes wakes the queue's pull requests in any case

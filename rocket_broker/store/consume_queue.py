@@ -44,7 +44,6 @@ class ConsumeQueue(QueueState):
         max_offset: Number of the next message.
         max_physical: End, in the commit log, of the last message that has an entry; -1 if there is none.
         flushed: Entries before this number are on the disk.
-        is_dirty: Whether the flusher knows that there is something to flush.
         held: Messages from `max_offset` on whose entries are made when they are committed (`committing`).
         tail: The file that the last entries were written into; None if none was since the start.
     """
@@ -54,7 +53,6 @@ class ConsumeQueue(QueueState):
         "files",
         "flushed",
         "held",
-        "is_dirty",
         "min_offset",
         "queue_id",
         "topic",
@@ -75,7 +73,6 @@ class ConsumeQueue(QueueState):
         self.max_offset = 0
         self.max_physical = -1
         self.flushed = 0
-        self.is_dirty = False
         self.held = 0
         self.tail = None
         self._prepared: memoryview | None = None  # stays mapped until `append`, whatever other maps are needed

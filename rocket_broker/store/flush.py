@@ -334,7 +334,6 @@ class Flusher:
         for queue, max_offset in unflushed.queues:
             queue.flushed = max(queue.flushed, max_offset)
             if queue.flushed == queue.max_offset:
-                queue.is_dirty = False
                 self.dirty_queues.discard(queue)
         # A file with entries made since the round began stays dirty.
         self._files.index.dirty -= {file for file, count in unflushed.index_files if file.count == count}

@@ -25,6 +25,10 @@ class MessageRun(Protocol):
         """The queues that get messages: topic and queue id of each."""
 
     @property
+    def topics(self) -> Sequence[str]:
+        """The topics of these queues, each once."""
+
+    @property
     def tags_codes(self) -> Sequence[Sequence[int]]:
         """For each of these queues the tags codes of its messages."""
 
@@ -50,7 +54,7 @@ class MessageRun(Protocol):
 
 
 def places_for(
-    run: "Run", files: StoreFiles, queues: Sequence[ConsumeQueue], counts: Sequence[tuple[int, int]], now: int
+    run: "Run", files: StoreFiles, queues: Sequence[ConsumeQueue], now: int
 ) -> "tuple[Place, list[Place], IndexPlace | None] | None":
     """Make room for a run, and return where it is written; None if the last file of log, queue or index has no room.
 
@@ -62,7 +66,7 @@ def places_for(
     if place is None:
         return None
     queue_places: list[Place] = []
-    for queue, (count, _) in zip(queues, counts, strict=True):
+    for queue, (count, _) in zip(queues, run.queues, strict=True):
         queue_place = queue.room_for(count)
         if queue_place is None:
             return None

@@ -82,6 +82,8 @@ class MessageStore:
         settings: The settings.
         arrival_listeners: Called for each message, in the step in which it is stored.
         topic_listeners: Called likewise, each for the messages of one topic.
+        queue_listeners: Called likewise, each for the messages of the queues that are in its set then, by topic and
+            queue id.
         replicate: Begins to wait until a slave has the log up to an offset, and returns a future with the result; None
             if senders do not wait for slaves.
         replica: Copies a master's log; None if this store is not a slave's, and accepts messages.
@@ -91,6 +93,7 @@ class MessageStore:
         self.settings = settings
         self.arrival_listeners: list[ArrivalListener] = []
         self.topic_listeners: dict[str, ArrivalListener] = {}
+        self.queue_listeners: list[tuple[AbstractSet[tuple[str, int]], ArrivalListener]] = []
         self.replicate: Callable[[int], Awaitable[PutStatus]] | None = None
         self._clock = clock
         self._file_system = file_system if file_system is not None else OsFileSystem()
@@ -99,6 +102,7 @@ class MessageStore:
         self._queues = self._files.queues
         self._index = self._files.index
         self._flusher = Flusher(self._files)
+        self._dirty_queues = self._flusher.dirty_queues
         self._retention = Retention(self._files, self._flusher, clock)
         self.replica: Replica | None = None
         if settings.is_replica:
@@ -135,7 +139,7 @@ class MessageStore:
         self._locks = recovery.locks
         for queue in self._queues:
             if queue.flushed < queue.max_offset:
-                self._note_dirty(queue)
+                self._dirty_queues.add(queue)
         self._is_open = True
         self._accepts_messages = self.replica is None
         return report
@@ -220,20 +224,17 @@ class MessageStore:
             return None
         now = self._clock.now_ms()
         log, index = self._commit_log, self._index
-        find = self._queues.find
-        queues: list[ConsumeQueue] = []
         # Records and entries are made, and room for them, before anything is written. They stay right because nothing
         # here gives other tasks a turn.
         try:
-            for target in targets:
-                queues.append(find(target) or self._queues.add(*target))
+            queues = self._queues.of_targets(targets)
             last_file = None
             if self.settings.message_index_enable:
                 last_file = index.files[-1] if index.files else NO_FILE
             run = messages.pack(log, queues, last_file, now)
-            is_written, size, last_size, counts, header = run.result
+            is_written, size, last_size, header = run.result
             if not is_written:
-                places = places_for(run, self._files, queues, counts, now)
+                places = places_for(run, self._files, queues, now)
                 if places is None:
                     return None
                 header = run.write(*places)
@@ -243,14 +244,13 @@ class MessageStore:
             log.appended(size, last_size, now)
             if header is not None:
                 index.appended(header)
-            for queue, (count, end) in zip(queues, counts, strict=True):
+            for queue, (count, end) in zip(queues, run.queues, strict=True):
                 queue.appended(count, end)
         if header is not None:
             index.dirty.add(index.files[-1])
         if not self._flusher.is_awake:
             self._flusher.wake()
-        for queue, (count, _), tags_codes in zip(queues, counts, messages.tags_codes, strict=True):
-            self._notify(queue, queue.max_offset - count, tags_codes, now)
+        self._notify_of_run(messages, targets, queues, now)
         return run, PutResult(PutStatus.OK, log.last_record, last_size, queues[-1].max_offset - 1, now)
 
     def put_alone(
@@ -439,16 +439,35 @@ class MessageStore:
 
     def _notify(self, queue: ConsumeQueue, queue_offset: int, tags_codes: Sequence[int], now: int) -> None:
         """Notify the flusher and the listeners of messages that have entries."""
-        if not queue.is_dirty:
-            self._note_dirty(queue)
-        topic, listeners = queue.topic, self.arrival_listeners
+        self._dirty_queues.add(queue)
+        topic, queue_id, listeners = queue.topic, queue.queue_id, self.arrival_listeners
         if topic in self.topic_listeners:
             listeners = [*listeners, self.topic_listeners[topic]]
+        for awaited, listener in self.queue_listeners:
+            if (topic, queue_id) in awaited:
+                listeners = [*listeners, listener]
         for listener in listeners:
             try:
-                listener(topic, queue.queue_id, queue_offset, tags_codes, now)
+                listener(topic, queue_id, queue_offset, tags_codes, now)
             except Exception:  # the messages are stored, even if a listener fails
                 logger.exception("an arrival listener failed")
+
+    def _notify_of_run(
+        self, messages: MessageRun, targets: Sequence[tuple[str, int]], queues: Sequence[ConsumeQueue], now: int
+    ) -> None:
+        """Notify the flusher and the listeners of a run, as `_notify` does for each of its queues."""
+        # Sets are joined and compared as a whole, since a run may have a queue for each message.
+        self._dirty_queues.update(queues)
+        wanted: set[tuple[str, int]] = set()
+        if self.arrival_listeners or not self.topic_listeners.keys().isdisjoint(messages.topics):
+            wanted.update(targets)
+        for awaited, _ in self.queue_listeners:
+            if awaited:
+                wanted.update(awaited & set(targets))
+        if wanted:
+            for target, queue, tags_codes in zip(targets, queues, messages.tags_codes, strict=True):
+                if target in wanted:
+                    self._notify(queue, queue.max_offset - len(tags_codes), tags_codes, now)
 
     def _publish(self, held: HeldMessage) -> None:
         """Make a message that has just been committed readable.
@@ -478,11 +497,7 @@ class MessageStore:
 
     def _copied_deletion(self) -> None:
         """Do not flush the queues that were deleted."""
-        self._flusher.dirty_queues.intersection_update(self._queues)
-
-    def _note_dirty(self, queue: ConsumeQueue) -> None:
-        queue.is_dirty = True
-        self._flusher.dirty_queues.add(queue)
+        self._dirty_queues.intersection_update(self._queues)
 
     # Reading
 
@@ -612,7 +627,7 @@ class MessageStore:
         queue = self._queues.add(topic, queue_id)
         queue.keep_count(count)
         queue.correct_min_offset(self._commit_log.first)
-        self._note_dirty(queue)
+        self._dirty_queues.add(queue)
 
     def topics_with_queues(self) -> dict[str, list[int]]:
         """Return the ids of each topic's queues that have had messages."""
@@ -736,11 +751,11 @@ class MessageStore:
         if queue is not None:
             self.flush()
             self._queues.discard(queue)
-            self._flusher.dirty_queues.discard(queue)
+            self._dirty_queues.discard(queue)
 
     def _take(self, queue: ConsumeQueue) -> None:
         self._queues.take(queue)
-        self._flusher.dirty_queues.discard(queue)
+        self._dirty_queues.discard(queue)
 
     async def delete_expired(self) -> int:
         """Delete the oldest files of the commit log whose retention time is over; return how many (`retention`).

@@ -1,6 +1,6 @@
 """The consume queues of a store, by topic and queue id."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from rocket_broker.settings.store_settings import StoreSettings
@@ -44,6 +44,17 @@ class QueueTable:
             queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
             self._by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
+
+    def of_targets(self, targets: Sequence[tuple[str, int]]) -> list[ConsumeQueue]:
+        """Return the queues of topics and queue ids, new ones where there are none.
+
+        Raises:
+            LocalProtocolError: As `add`.
+        """
+        queues = list(filter(None, map(self.find, targets)))  # without a step of the interpreter for each
+        if len(queues) < len(targets):
+            queues = [self.add(*target) for target in targets]
+        return queues
 
     def load(self, trusted_to: int) -> int:
         """Find the queues on the disk; return how many entries were taken back; see `ConsumeQueue.load`."""

@@ -34,7 +34,7 @@ class BatchRun:
         store_host: The broker's address.
     """
 
-    __slots__ = ("_head", "_messages", "_store_host", "longest_body", "tags_codes", "targets")
+    __slots__ = ("_head", "_messages", "_store_host", "longest_body", "tags_codes", "targets", "topics")
 
     def __init__(self, messages: "PlainBatch", head: BatchHead, store_host: Host) -> None:
         self._messages = messages
@@ -42,6 +42,7 @@ class BatchRun:
         self._store_host = store_host
         self.longest_body = messages.longest_body
         self.targets = ((head.topic, head.queue_id),)
+        self.topics = (head.topic,)
         self.tags_codes = (messages.tags_codes,)
 
     def pack(self, log: LogState, queues: Sequence[QueueState], index: IndexState | None, now: int) -> "Run":

@@ -43,7 +43,7 @@ def read(data: bytes) -> object:
     run = sends.pack(made(LogState(), tail=file_in(log)), places, None, 1)
     template = AnswerTemplate("7F", ("{a", "b", "c", "d", "e}"))
     answers = [(taken - len(data), own) for taken, own in sends.answers(run, template)]
-    return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.key_count, log, queues, answers
+    return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.queues, run.key_count, log, queues, answers
 
 
 def sends_in(data: bytes) -> "PlainSends | None":

@@ -220,6 +220,21 @@ def test_listeners_are_called_for_each_message(disk: Disk) -> None:
     assert heard == [("orders", 1, 0, (77,), disk.clock.now, 1)]
 
 
+def test_queue_listener_is_called_for_the_queues_in_its_set(disk: Disk) -> None:
+    """The set may change at any time; other listeners are called as well."""
+    store = disk.open()
+    queues: set[tuple[str, int]] = {("orders", 1)}
+    heard: list[tuple[object, ...]] = []
+    store.queue_listeners.append((queues, lambda *arrival: heard.append(arrival)))
+    store.arrival_listeners.append(lambda *arrival: heard.append(arrival[:2]))
+    for queue_id in (0, 1):
+        store.put(message(queue_id=queue_id, tags_code=77))
+    queues.clear()
+    store.put(message(queue_id=1))
+    everything = [("orders", 0), ("orders", 1), ("orders", 1, 0, (77,), disk.clock.now), ("orders", 1)]
+    assert heard == everything
+
+
 def test_failing_listener_has_no_effect_on_others(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """The message is stored."""
     store = disk.open()

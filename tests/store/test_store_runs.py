@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rocket_broker.processors.batches import read_plain
 from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore, PutStatus
+from rocket_broker.store.message_store import ArrivalListener
 from rocket_broker.store.state import FileState, IndexState, LogState, QueueState
 from rocket_broker.writing.batch_head import BatchHead
 from rocket_broker.writing.message_writer import MessageWriter
@@ -22,6 +24,9 @@ from rocket_remoting.wire.message import Host
 from tests.native_core import made, needs_native_core
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, SMALL, Disk, FakeClock, bodies, overwrite, stop
 from tests.store.faulty_file_system import FaultyFileSystem
+
+if TYPE_CHECKING:
+    from rocket_native import SendReader
 
 pytestmark = needs_native_core
 
@@ -75,6 +80,24 @@ def in_one_go(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Ho
     writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
     messages = read_plain(data, 0, len(data))
     return messages is not None and writer.put_plain(head, messages) is not None
+
+
+def send_reader() -> "SendReader":
+    """Return a reader of a few small sends."""
+    from rocket_native import SendReader
+
+    return SendReader(
+        waiting=[], timed="TIMER_", sys_flags=0, most_keys=9, most_keys_in_all=9, most_messages=9, most_bytes=99,
+        most_sends=9, store_host=bytes(8), keeps_signatures=False,
+    )  # fmt: skip
+
+
+def send(topic: str, queue_id: int) -> bytes:
+    """Return a request that sends a message with a key."""
+    key = "UNIQ_KEY\\u0001k\\u0002"
+    fields = f'"a":"g","b":"{topic}","c":"t","d":"4","e":"{queue_id}","f":"0","g":"1","h":"0","i":"{key}"'
+    header = f'{{"code":310,"extFields":{{{fields}}},"opaque":7}}'.encode()
+    return struct.pack(">ii", 4 + len(header) + 3, len(header)) + header + b"abc"
 
 
 def files(disk: Disk, directory: Path) -> dict[Path, bytes]:
@@ -278,6 +301,44 @@ def test_listeners_are_called_once_per_run(disk: Disk) -> None:
     assert heard == [("orders", 1, 1, [98] + [97] * (COUNT - 1), COUNT + 1)]
 
 
+SENT_TO = [("orders", 1), ("orders", 0), ("tea", 1), ("orders", 1)]
+WHO_LISTENS: dict[str, tuple[Callable[[MessageStore, ArrivalListener], None], list[tuple[str, int]]]] = {
+    "nobody": (lambda store, listener: None, []),
+    "all queues": (lambda store, listener: store.arrival_listeners.append(listener), SENT_TO[:3]),
+    "a topic": (lambda store, listener: store.topic_listeners.update(tea=listener), [("tea", 1)]),
+    "two queues": (
+        lambda store, listener: store.queue_listeners.append(({("tea", 1), ("orders", 1), ("tea", 9)}, listener)),
+        [("orders", 1), ("tea", 1)],
+    ),
+    "no queue": (lambda store, listener: store.queue_listeners.append((set(), listener)), []),
+}
+
+
+@pytest.mark.parametrize(("listen", "queues"), WHO_LISTENS.values(), ids=WHO_LISTENS)
+def test_listeners_hear_of_their_queues_of_a_run(
+    disk: Disk, listen: Callable[[MessageStore, ArrivalListener], None], queues: list[tuple[str, int]]
+) -> None:
+    """Sends of two connections to several queues are stored together; all of them are flushed."""
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(1), BatchHead("other", 0, b"", 0, 7, HOST, 0))
+    store.flush()
+    heard: list[tuple[object, ...]] = []
+    listen(store, lambda topic, queue_id, first, tags, stored: heard.append((topic, queue_id, first, len(tags))))
+    requests = [send(topic, queue_id) for topic, queue_id in SENT_TO]
+    host = bytes(8)
+    sends = send_reader().read(
+        [(host, 0, memoryview(b"".join(requests[:2]))), (host, 0, memoryview(b"".join(requests[2:])))], "CLUSTER\x01c"
+    )
+    assert sends is not None
+    assert (sends.targets, sends.topics) == (SENT_TO[:3], ["orders", "tea"])
+    assert sends.uses == [(0, 0, 0), (0, 1, 1), (1, 2, 0), (1, 0, 1)]
+    assert store.put_run(sends, sends.targets) is not None
+    counts = {("orders", 1): 2, ("orders", 0): 1, ("tea", 1): 1}
+    assert heard == [(*queue, 0, counts[queue]) for queue in queues]
+    assert {queue: store.max_offset(*queue) for queue in counts} == counts
+    assert {(queue.topic, queue.queue_id) for queue in store._flusher.dirty_queues} == set(counts)
+
+
 @pytest.mark.parametrize(("start", "end"), [(HEADER, SLOTS), (0, HEADER)], ids=["slots", "header"])
 def test_partly_written_index_is_recovered(disk: Disk, start: int, end: int) -> None:
     """Entries before the crash are found, and so is the run."""
@@ -396,20 +457,12 @@ PACKED = {
 @pytest.mark.parametrize(("lack", "is_written"), PACKED.values(), ids=PACKED)
 def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], is_written: bool) -> None:
     """They are also counted. Otherwise nothing changes, and `Run.write` later writes the same bytes."""
-    from rocket_native import SendReader
 
     def file(data: bytearray, room: int, base: int = 0, *, is_mapped: bool = True) -> FileState:
         view = memoryview(data) if is_mapped else None
         return made(FileState(), base=base, size=len(data) + 8, allocated=len(data) + room, view=view)
 
-    reader = SendReader(
-        waiting=[], timed="TIMER_", sys_flags=0, most_keys=9, most_keys_in_all=9, most_messages=9, most_bytes=99,
-        most_sends=9, store_host=bytes(8), keeps_signatures=False,
-    )  # fmt: skip
-    fields = '"a":"g","b":"orders","c":"t","d":"4","e":"1","f":"0","g":"1","h":"0","i":"UNIQ_KEY\\u0001k\\u0002"'
-    header = f'{{"code":310,"extFields":{{{fields}}},"opaque":7}}'.encode()
-    request = struct.pack(">ii", 4 + len(header) + 3, len(header)) + header + b"abc"
-    sends = reader.read([(bytes(8), 0, memoryview(request))], "CLUSTER\x01c")
+    sends = send_reader().read([(bytes(8), 0, memoryview(send("orders", 1)))], "CLUSTER\x01c")
     assert sends is not None
     log_state, queue_state = made(LogState(), end=7), made(QueueState(), max_offset=5)
     size = sends.pack(log_state, [queue_state], None, 1).result[1]
@@ -421,13 +474,13 @@ def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], 
         chunks_allocated=bytearray([lack.get("mark", 1)]),
     )  # fmt: skip
     run = sends.pack(log_state, [queue_state], index_state, 1)
-    written, _, _, counts, index_header = run.result
+    written, _, _, index_header = run.result
     assert (log_state.end, log_state.committed, log_state.last_record) == (
         (7 + size, 7 + size, 7) if is_written else (7, 0, 0)
     )
     assert (queue_state.max_offset, queue_state.max_physical) == ((6, 7 + size) if is_written else (5, 0))
     assert (index_state.count, index_state.slots_used) == ((2, 1) if is_written else (1, 0))
-    assert (written, counts, run.key_count) == (is_written, [(1, 7 + size)], 1)
+    assert (written, run.queues, run.key_count) == (is_written, [(1, 7 + size)], 1)
     assert any(log + queue + index) is (index_header is not None) is is_written
     found = bytes(log), bytes(queue), bytes(index)
     again = run.write((memoryview(log), 0), [(memoryview(queue), 0)], (memoryview(index), INDEX_SLOTS, 0, 0, 0, 1))
