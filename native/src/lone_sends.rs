@@ -48,7 +48,7 @@ impl LoneSends {
         let py = received.py();
         let sends = SendReader::read_only(self.reader.bind(py), received, host, &self.last_property)?;
         let Some(sends) = sends.filter(|sends| sends.longest_body() <= longest_body) else { return Ok(None) };
-        let (topic, queue_id, tags_codes) = sends.first_target();
+        let (topic, queue_id) = sends.first_target();
         let target = (topic, queue_id).into_pyobject(py)?;
         if !plain.contains(&target)? {
             return Ok(None);
@@ -61,6 +61,7 @@ impl LoneSends {
         }
         let answers = sends.answers(py, &run, self.template.get())?;
         let is_indexed = run.header.is_some();
-        Ok(answers.into_iter().next().map(|(_, answer)| (answer, queue, tags_codes.to_vec(), run.size(), is_indexed)))
+        let tags_codes = sends.tags_codes().swap_remove(0); // a request has one queue
+        Ok(answers.into_iter().next().map(|(_, answer)| (answer, queue, tags_codes, run.size(), is_indexed)))
     }
 }

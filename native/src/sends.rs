@@ -73,11 +73,10 @@ struct Stored {
     keys: Range<usize>,
 }
 
-/// A queue, its topic by number, and the tags codes of its messages.
+/// A queue; its topic is a number.
 struct Target {
     topic: usize,
     queue_id: i32,
-    tags_codes: Vec<i64>,
     /// The last connection that sends to the queue.
     user: Option<usize>,
 }
@@ -301,7 +300,7 @@ impl SendReader {
         });
         let is_same = |target: &Target| target.queue_id == queue_id && target.topic == topic;
         let target = found.targets.iter().position(is_same).unwrap_or_else(|| {
-            found.targets.push(Target { topic, queue_id, tags_codes: Vec::new(), user: None });
+            found.targets.push(Target { topic, queue_id, user: None });
             found.targets.len() - 1
         });
         let signed = head.keys.filter(|_| self.keeps_signatures).map(|keys| {
@@ -311,7 +310,6 @@ impl SendReader {
             let scope = keys.scope.map(|(scope, layout)| (scope.into_owned(), layout));
             Signed { sender, fields: content, body: body_start..end, signature, scope }
         });
-        found.targets[target].tags_codes.extend(messages.iter().map(|message| message.tags_code));
         found.messages.extend(messages);
         found.keys.extend(keys);
         found.requests.push(Request {
@@ -375,10 +373,10 @@ type Scope<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 type Signature<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Scope<'py>>);
 
 impl PlainSends {
-    /// Returns the queue of the first request, and the tags codes of its messages.
-    pub fn first_target(&self) -> (&str, i32, &[i64]) {
+    /// Returns the queue of the first request.
+    pub fn first_target(&self) -> (&str, i32) {
         let target = &self.found.targets[self.found.requests[0].target];
-        (&self.found.topics[target.topic], target.queue_id, &target.tags_codes)
+        (&self.found.topics[target.topic], target.queue_id)
     }
 }
 
@@ -404,8 +402,13 @@ impl PlainSends {
 
     /// For each of the queues the tags codes of its messages.
     #[getter]
-    fn tags_codes(&self) -> Vec<&[i64]> {
-        self.found.targets.iter().map(|target| target.tags_codes.as_slice()).collect()
+    pub fn tags_codes(&self) -> Vec<Vec<i64>> {
+        let mut codes = vec![Vec::new(); self.found.targets.len()];
+        for request in &self.found.requests {
+            let messages = &self.found.messages[request.messages.clone()];
+            codes[request.target].extend(messages.iter().map(|message| message.tags_code));
+        }
+        codes
     }
 
     /// The number of messages.
