@@ -18,7 +18,7 @@ def test_steps_of_opening_a_store_are_those_of_the_code() -> None:
     """Equally many on the page, in the module's docstring and in its code, in one order."""
     (section,) = re.findall(r"^## How a store is opened$(.*?)^## ", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     on_page = numbers(r"^(\d+)\. ", section)
-    assert on_page == [*range(1, 12)]
+    assert on_page == [*range(1, 13)]
     assert numbers(r"^(\d+)\. ", inspect.getdoc(recovery) or "") == on_page
     assert numbers(r"^ +# (\d+)\.$", inspect.getsource(recovery.Recovery.run)) == on_page
 
