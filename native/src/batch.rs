@@ -131,10 +131,10 @@ impl PlainBatch {
     /// Whether the unique keys are a prefix and numbers from `first` on, of eight hexadecimal digits.
     fn has_sequence(&self, py: Python<'_>, prefix: &str, first: u64) -> bool {
         let data = self.data.as_bytes(py);
-        self.entries.iter().zip(first..).all(|(entry, number)| {
-            data[entry.unique_key.clone()]
-                .strip_prefix(prefix.as_bytes())
-                .is_some_and(|digits| digits == format!("{number:08X}").as_bytes())
+        self.entries.iter().zip(0_u64..).all(|(entry, number)| {
+            let number = first.checked_add(number).map(|number| format!("{number:08X}"));
+            let digits = data[entry.unique_key.clone()].strip_prefix(prefix.as_bytes());
+            digits.zip(number).is_some_and(|(digits, number)| digits == number.as_bytes())
         })
     }
 

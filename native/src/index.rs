@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::memory::{in_order, outside, Memory};
@@ -154,7 +154,8 @@ impl Entries {
                 if 0 < older && older < first {
                     older
                 } else {
-                    slots_used += 1;
+                    // A damaged header may have any number here; nothing is read by it.
+                    slots_used = slots_used.saturating_add(1);
                     0
                 }
             };
@@ -166,7 +167,8 @@ impl Entries {
             entry[12..16].copy_from_slice(&seconds.to_be_bytes());
             entry[16..].copy_from_slice(&older.to_be_bytes());
             bytes.extend_from_slice(&entry);
-            number += 1;
+            number =
+                number.checked_add(1).ok_or_else(|| PyOverflowError::new_err("an index file has too many entries"))?;
         }
         let end_timestamp = last_key.store_timestamp;
         let header = (begin_timestamp, end_timestamp, begin_offset, last_key.offset, slots_used, number);

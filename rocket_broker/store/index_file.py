@@ -46,6 +46,7 @@ _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _CHUNK_BITS = 16
 _MOST_SECONDS = 2**31 - 1
+_LATEST = 2**63 - 1
 # Two megabytes of entries: a file has 20 million entries with Apache's default settings.
 _ENTRIES_IN_ONE_GO = 100_000
 _ENTRIES_A_STEP = 1_000
@@ -118,7 +119,9 @@ class IndexFile(IndexState):
         """Read the header."""
         header = _HEADER.unpack(self.file.read(0, _HEADER.size))
         self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
-        self.slots_used = max(header[4], 0)
+        # A damaged header may have any number. Apache's IndexHeader (5.3.3) counts on from it and wraps around; here it
+        # must not outgrow its field.
+        self.slots_used = min(max(header[4], 0), self.slots)
         # A file that has no entry yet has a header of zeros.
         self.count = min(max(header[5], 1), self._capacity)
         self.file.written_to(self._position(self.count))
@@ -287,7 +290,7 @@ class IndexFile(IndexState):
             _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
             if offset != self.end_offset:  # otherwise the header is right, and an entry has the time in seconds only
                 timestamp = stored_at(offset)
-                latest = self.begin_timestamp + seconds * 1000 + 999
+                latest = min(self.begin_timestamp + seconds * 1000 + 999, _LATEST)  # a damaged header has any begin
                 self.end_timestamp, self.end_offset = latest if timestamp is None else timestamp, offset
         self._write_header(view)
         # When other messages get the offsets of lost ones, the entries of the lost ones would look right.

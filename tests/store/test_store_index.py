@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.store import FileSizeMismatch, MessageStore
+from rocket_broker.store import FileSizeMismatch, MessageStore, PutStatus
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_remoting.steps import run_all
 from rocket_remoting.wire.java_hash import java_hash
 from rocket_remoting.wire.record import decode_record
-from tests.store.disk import SMALL, Disk, delete_old, log_file, message, overwrite, put, stop
+from tests.store.disk import SMALL, Disk, bodies, delete_old, log_file, message, overwrite, put, stop
 
 FOREVER = 2**62
 HEADER, ENTRIES = 40, 40 + 4 * SMALL["max_hash_slot_num"]
@@ -280,3 +280,56 @@ def test_index_file_with_other_settings_is_an_error(disk: Disk) -> None:
     stop(store)
     with pytest.raises(FileSizeMismatch, match="maxHashSlotNum or maxIndexNum"):
         disk.open(max_hash_slot_num=200)
+
+
+HEADER_FIELDS = [(">q", 0), (">q", 8), (">q", 16), (">q", 24), (">i", 32), (">i", 36)]
+"""The numbers of a header, and where they are."""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("number", [-(2**63), -1, 0, 2**63 - 1])
+@pytest.mark.parametrize(("field", "position"), HEADER_FIELDS)
+def test_store_goes_on_after_a_damaged_index_header(
+    disk: Disk, field: str, position: int, number: int, killed: bool
+) -> None:
+    """Whatever number is damaged, messages are stored and searches end without an error."""
+    store = disk.open()
+    for key in range(5):
+        store.put(message(body=b"%d" % key, keys=f"k{key}"))
+    store.flush()
+    disk = disk.kill() if killed else disk
+    if not killed:
+        stop(store)
+    bits = 8 * struct.calcsize(field)
+    overwrite(disk, index_file(disk), position, struct.pack(field, number >> 64 - bits))
+    store = disk.open()
+    for key in range(5, 9):
+        assert store.put(message(body=b"%d" % key, keys=f"k{key}")).status is PutStatus.OK
+    for key in range(9):
+        assert found(store, f"k{key}") in ([], [b"%d" % key])
+    stop(store)
+    store = disk.open()
+    assert len(bodies(store)) == 9
+
+
+def test_slots_in_use_are_at_most_all_slots(disk: Disk) -> None:
+    """A damaged header may have any number; the next entry must not make it one that no header can have."""
+    store = disk.open()
+    store.put(message(keys="k"))
+    stop(store)
+    overwrite(disk, index_file(disk), 32, struct.pack(">i", 2**31 - 1))
+    store = disk.open()
+    assert store.put(message(keys="other")).status is PutStatus.OK
+    slots = SMALL["max_hash_slot_num"]
+    stop(store)
+    assert struct.unpack_from(">i", disk.bytes_of(index_file(disk)), 32)[0] <= slots + 1
+
+
+def test_last_timestamp_fits_its_field_after_a_crash(disk: Disk) -> None:
+    """It is made of the first one and the last entry's seconds if the message is gone."""
+    store = disk.open()
+    store.put(message(keys="k"))
+    (file,) = store._index.files
+    file.begin_timestamp, file.end_offset = 2**63 - 1, 5
+    file.cut(FOREVER, lambda *_: True, lambda _: None)
+    assert (file.end_timestamp, file.end_offset) == (2**63 - 1, 0)

@@ -520,3 +520,47 @@ def test_slots_without_entries_lead_nowhere(way: Callable[[MessageStore, bytes],
     entries = disk.bytes_of(path)[SLOTS + 41 * 20 :][: COUNT * 20]
     older = [older for *_, older in struct.iter_unpack(">iqii", entries)]
     assert all(older < number for number, older in enumerate(older, 41))
+
+
+@pytest.mark.parametrize("way", [one_by_one, in_one_go])
+@pytest.mark.parametrize("slots_used", [-(2**31), 2**31 - 1])
+def test_run_is_stored_after_a_damaged_index_header(
+    way: Callable[[MessageStore, bytes], bool], slots_used: int, disk: Disk
+) -> None:
+    """The number of slots in use may be any; counting on from it must not end the broker."""
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(2, CASES["unique keys"]))
+    stop(store)
+    (path,) = files(disk, disk.root / "index")
+    overwrite(disk, path, 32, struct.pack(">i", slots_used))
+    store = disk.open(**ROOMY)
+    assert way(store, batch(COUNT, lambda n: {"UNIQ_KEY": f"later-{n}"}))
+    assert len(store.query("orders", "later-3", 9, 0, FOREVER)) == 1
+    stop(store)
+    assert 0 < struct.unpack_from(">i", disk.bytes_of(path), 32)[0] <= SMALL["max_hash_slot_num"] + COUNT
+
+
+def test_core_counts_slots_up_to_the_largest_number() -> None:
+    """Whatever it is given as the number of slots in use, and as that of the next entry."""
+    data = batch(2, CASES["unique keys"])
+    messages = read_plain(data, 0, len(data))
+    assert messages is not None
+    run = messages.run(
+        topic="orders", queue_id=1, properties=b"", sys_flag=0, host_flags=0, born_timestamp=1, born_host=bytes(8),
+        store_host=bytes(8), reconsume_times=0, store_timestamp=1, queue_offset=5, commit_log_offset=7,
+    )  # fmt: skip
+    log, queue, index = (memoryview(bytearray(size)) for size in (run.size, 40, HEADER + 4 * 3 + 20 * 3))
+    largest = 2**31 - 1
+    with pytest.raises(OverflowError, match="too many entries"):
+        run.write((log, 0), [(queue, 0)], (index, 3, 0, 0, 0, largest))
+    *_, slots_used, number = run.write((log, 0), [(queue, 0)], (index, 3, 2**63 - 1, 0, largest, 1)) or ()
+    assert (slots_used, number) == (largest, 3)
+
+
+def test_sequence_of_keys_may_begin_with_any_number() -> None:
+    """Also with the largest, behind which there is none."""
+    data = batch(2, CASES["unique keys"])
+    messages = read_plain(data, 0, len(data))
+    assert messages is not None
+    assert messages.has_sequence("7F00000100002A9F18B4AAC2", 0)
+    assert not messages.has_sequence("7F00000100002A9F18B4AAC2", 2**64 - 1)
