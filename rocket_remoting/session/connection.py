@@ -459,7 +459,10 @@ class Connection(asyncio.BufferedProtocol):
         if arrivals is None:
             self._handle_all()
         elif arrivals.alone is self or (not self._has_arrived and arrivals.is_alone(self)):
-            self._handle_alone(arrivals)
+            try:
+                self._handle_alone(arrivals)
+            except Exception as error:
+                self._abort_after(error)
         else:
             if not self._has_arrived:
                 self._has_arrived = True
@@ -685,11 +688,21 @@ class Connection(asyncio.BufferedProtocol):
         """Handle the frames that have been read, then read from the peer again, unless its requests must wait."""
         if self._transport is None or self.is_closed or self._must_wait():
             return
-        self._handle_all(seconds)
+        try:
+            self._handle_all(seconds)
+        except Exception as error:  # it may not reach `Turns`, which goes on with other connections
+            self._abort_after(error)
+            return
         if self._accepted:
             self._apply_limits()
             if not self._must_wait():
                 self._transport.resume_reading()
+
+    def _abort_after(self, error: Exception) -> None:
+        """Log an error and close the connection, whose requests could not be handled, as `Arrivals.handle` does."""
+        logger.error("%s: its requests could not be handled", self.remote_address, exc_info=error, extra=self.log_peer)
+        self._decoder.settle()  # what was read must leave the shared buffer
+        self.abort("its requests could not be handled")
 
     def _note_request(self) -> None:
         """Note that a request of the peer is handled, which may have waited since it was read."""

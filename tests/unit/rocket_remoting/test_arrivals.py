@@ -34,6 +34,7 @@ class Stand:
         decoded: The bodies of the requests that were not taken.
         turns: How many turns have begun and ended.
         is_broken: Whether a request with the body ``defect`` raises an error when it is taken.
+        arrivals: What the connections share.
         opened: The connections that were accepted.
         closed: The connections that have ended.
     """
@@ -44,6 +45,7 @@ class Stand:
         self.decoded: list[bytes] = []
         self.turns = [0, 0]
         self.is_broken = False
+        self.arrivals: Arrivals[Connection] | None = None
         self.opened: asyncio.Queue[Connection] = asyncio.Queue()
         self.closed: asyncio.Queue[Connection] = asyncio.Queue()
 
@@ -62,7 +64,7 @@ class Stand:
         )
         sockets = [socket.create_connection(("127.0.0.1", self.server.port)) for _ in range(count)]
         for each in sockets:
-            await self.opened.get()
+            self.arrivals = (await self.opened.get())._arrivals
             each.setblocking(False)
         return sockets
 
@@ -88,7 +90,10 @@ class Stand:
         self.handled.append(bytes(command.body))
         return size, b"".join(RemotingCommand.response(command).encode())
 
-    def _handle(self, _: Connection, command: RemotingCommand) -> RemotingCommand:
+    def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        if command.body == b"pauses":
+            connection.pause_requests(0)
+            connection.resume_requests()
         self.decoded.append(bytes(command.body))
         self.handled.append(bytes(command.body))
         return RemotingCommand.response(command)
@@ -285,6 +290,30 @@ def test_error_closes_only_the_connection_that_caused_it(caplog: pytest.LogCaptu
 
     with caplog.at_level(logging.ERROR):
         with_stand(scene, 4)
+    assert "RuntimeError: defect" in caplog.text
+
+
+@pytest.mark.parametrize("before", [b"", request(OTHER, 1, b"pauses")])
+def test_error_closes_a_connection_that_comes_alone(before: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """What was read of it leaves the memory that all connections share, and the error reaches no other code."""
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        loop, errors = asyncio.get_running_loop(), list[object]()
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        stand.is_broken = True
+        for own in sockets[:2]:
+            own.sendall(before + request(TAKEN, 2, b"defect"))
+            async with asyncio.timeout(30):
+                while await loop.sock_recv(own, 99):
+                    pass
+        sockets[2].sendall(request(TAKEN, 3))
+        assert await answers(sockets[2], 1) == [3]
+        assert errors == []
+        assert stand.arrivals is not None
+        assert stand.arrivals._buffer.used == 0
+
+    with caplog.at_level(logging.ERROR):
+        with_stand(scene, 3)
     assert "RuntimeError: defect" in caplog.text
 
 
