@@ -1,6 +1,8 @@
 """The native core of the broker and its clients: code that only handles bytes, and decides nothing. It is in Rust.
 
 `rocket_remoting.native` says whether it is installed; without it Python code does the same.
+
+A defect of the core, a panic in Rust, raises `RuntimeError`.
 """
 
 from collections.abc import Mapping, Sequence

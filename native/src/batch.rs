@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::java_hash::JavaHash;
+use crate::panics::caught;
 use crate::properties::{each_property, Known};
 use crate::record::{Message, Packer, Producer, Run, Shared};
 
@@ -58,10 +59,12 @@ pub fn read_batch(
     timed: &str,
     most_keys: usize,
     most_keys_in_all: usize,
-) -> Option<PlainBatch> {
-    let bounds = Bounds { timed, most_keys, most_keys_in_all };
-    let (entries, keys, waits) = read(data.as_bytes().get(..end)?, start, &bounds)?;
-    Some(PlainBatch { data: data.clone().unbind(), entries, keys, waits })
+) -> PyResult<Option<PlainBatch>> {
+    caught(|| {
+        let bounds = Bounds { timed, most_keys, most_keys_in_all };
+        let found = data.as_bytes().get(..end).and_then(|data| read(data, start, &bounds));
+        Ok(found.map(|(entries, keys, waits)| PlainBatch { data: data.clone().unbind(), entries, keys, waits }))
+    })
 }
 
 /// Returns where each part of a batch begins and ends; `None` if the batch has more than `most_in_all` messages.

@@ -12,6 +12,7 @@ mod java_hash;
 mod log_block;
 mod lone_sends;
 mod memory;
+mod panics;
 mod properties;
 mod pulled;
 mod queue;

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use crate::index::{self, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::Memory;
+use crate::panics::caught;
 use crate::properties::{each_property, Known};
 use crate::record::{in_file, queue_entry, EntryFiles, Place, BEFORE_BODY, BEFORE_HOSTS, FIXED, MAGIC_V1, QUEUE_ENTRY};
 
@@ -87,14 +88,26 @@ impl LogReader {
         most_bytes: usize,
         index_room: Option<usize>,
     ) -> PyResult<Option<LogBlock>> {
-        let data = Memory::of(data)?;
+        caught(|| self.block(&Memory::of(data)?, position, offset, most_bytes, index_room))
+    }
+}
+
+impl LogReader {
+    fn block(
+        &self,
+        data: &Memory,
+        position: usize,
+        offset: i64,
+        most_bytes: usize,
+        index_room: Option<usize>,
+    ) -> PyResult<Option<LogBlock>> {
         let mut block = LogBlock { records: Records::default(), queues: Vec::new(), keys: Vec::new(), indexed: 0 };
         let mut found = HashMap::new();
         let mut bytes = Vec::new();
         loop {
             let done = block.records.size;
             let start = offset + i64::try_from(done)?;
-            let Some(size) = size_at(&data, position + done)?.filter(|size| done + size <= most_bytes) else { break };
+            let Some(size) = size_at(data, position + done)?.filter(|size| done + size <= most_bytes) else { break };
             bytes.clear();
             data.append_to(position + done, size, &mut bytes)?;
             let Some(record) = self.plain(&bytes, start) else { break };
@@ -104,9 +117,7 @@ impl LogReader {
         }
         Ok((block.records.count > 0).then_some(block))
     }
-}
 
-impl LogReader {
     /// Returns a record that has this offset in the log; `None` if it is not plain.
     fn plain<'a>(&self, record: &'a [u8], offset: i64) -> Option<Record<'a>> {
         let sys_flag = int_at(record, 36)?;
@@ -198,9 +209,11 @@ impl LogBlock {
     #[pyo3(signature = (queues, index, /))]
     #[allow(clippy::needless_pass_by_value)] // Python's objects
     fn write(&self, queues: Vec<Place<'_>>, index: Option<IndexPlace<'_>>) -> PyResult<Option<index::Header>> {
-        let places = queues.iter().map(in_file).collect::<PyResult<_>>()?;
-        let entries = self.queues.iter().map(|queue| queue.entries.as_slice());
-        Ok(EntryFiles::of(places, entries, index.map(index::Table::at).transpose()?, &self.keys)?.write())
+        caught(|| {
+            let places = queues.iter().map(in_file).collect::<PyResult<_>>()?;
+            let entries = self.queues.iter().map(|queue| queue.entries.as_slice());
+            Ok(EntryFiles::of(places, entries, index.map(index::Table::at).transpose()?, &self.keys)?.write())
+        })
     }
 }
 

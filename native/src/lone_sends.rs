@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::panics::caught;
 use crate::sends::{AnswerTemplate, SendReader};
 use crate::state::{IndexState, LogState, QueueState};
 
@@ -45,23 +46,25 @@ impl LoneSends {
         longest_body: usize,
         store_timestamp: i64,
     ) -> PyResult<Option<Stored<'py>>> {
-        let py = received.py();
-        let sends = SendReader::read_only(self.reader.bind(py), received, host, &self.last_property)?;
-        let Some(sends) = sends.filter(|sends| sends.longest_body() <= longest_body) else { return Ok(None) };
-        let (topic, queue_id) = sends.first_target();
-        let target = (topic, queue_id).into_pyobject(py)?;
-        if !plain.contains(&target)? {
-            return Ok(None);
-        }
-        let Some(queue) = self.queues.bind(py).get_item(&target)? else { return Ok(None) };
-        let state = queue.cast::<QueueState>()?.clone();
-        let run = sends.pack(self.log.bind(py), vec![state], index, store_timestamp)?;
-        if !run.is_written {
-            return Ok(None);
-        }
-        let answers = sends.answers(py, &run, self.template.get())?;
-        let is_indexed = run.header.is_some();
-        let tags_codes = sends.tags_codes().swap_remove(0); // a request has one queue
-        Ok(answers.into_iter().next().map(|(_, answer)| (answer, queue, tags_codes, run.size(), is_indexed)))
+        caught(|| {
+            let py = received.py();
+            let sends = SendReader::read_only(self.reader.bind(py), received, host, &self.last_property)?;
+            let Some(sends) = sends.filter(|sends| sends.longest_body() <= longest_body) else { return Ok(None) };
+            let (topic, queue_id) = sends.first_target();
+            let target = (topic, queue_id).into_pyobject(py)?;
+            if !plain.contains(&target)? {
+                return Ok(None);
+            }
+            let Some(queue) = self.queues.bind(py).get_item(&target)? else { return Ok(None) };
+            let state = queue.cast::<QueueState>()?.clone();
+            let run = sends.pack(self.log.bind(py), vec![state], index, store_timestamp)?;
+            if !run.is_written {
+                return Ok(None);
+            }
+            let answers = sends.answers(py, &run, self.template.get())?;
+            let is_indexed = run.header.is_some();
+            let tags_codes = sends.tags_codes().swap_remove(0); // a request has one queue
+            Ok(answers.into_iter().next().map(|(_, answer)| (answer, queue, tags_codes, run.size(), is_indexed)))
+        })
     }
 }

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
+use crate::panics::caught;
 use crate::properties::each_property;
 use crate::record::{HOST_FLAGS, MAGIC_V1};
 
@@ -49,14 +50,16 @@ pub fn read_messages<'py>(
     data: &Bound<'py, PyBytes>,
     start: usize,
 ) -> PyResult<(Vec<Bound<'py, PyTuple>>, usize)> {
-    let (bytes, mut position) = (data.as_bytes(), start);
-    let (mut texts, mut messages) = (Texts::default(), Vec::new());
-    while let Some(record) = Record::at(bytes, position) {
-        let Some(fields) = record.fields(py, &mut texts)? else { break };
-        messages.push(fields);
-        position += record.size;
-    }
-    Ok((messages, position))
+    caught(|| {
+        let (bytes, mut position) = (data.as_bytes(), start);
+        let (mut texts, mut messages) = (Texts::default(), Vec::new());
+        while let Some(record) = Record::at(bytes, position) {
+            let Some(fields) = record.fields(py, &mut texts)? else { break };
+            messages.push(fields);
+            position += record.size;
+        }
+        Ok((messages, position))
+    })
 }
 
 impl<'a> Record<'a> {

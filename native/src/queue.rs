@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::memory::Memory;
+use crate::panics::caught;
 use crate::record::{HOST_FLAGS, MAGIC_V1, QUEUE_ENTRY};
 
 /// Bytes of a record with two IPv4 hosts before its body.
@@ -30,37 +31,50 @@ pub fn read_records<'py>(
     tags: Option<Vec<i64>>,
     limits: (usize, usize),
 ) -> PyResult<Option<Found<'py>>> {
+    caught(|| records_of(py, &entries, &log, bounds, topic, tags.as_deref(), limits))
+}
+
+fn records_of<'py>(
+    py: Python<'py>,
+    entries: &(Bound<'py, PyAny>, usize, usize, i64),
+    log: &(Bound<'py, PyAny>, i64),
+    bounds: (i64, i64, i64),
+    topic: &str,
+    tags: Option<&[i64]>,
+    limits: (usize, usize),
+) -> PyResult<Option<Found<'py>>> {
     let (file, start, stop, first_number) = entries;
     let ((map, base), (first, checked, end)) = (log, bounds);
     let (most, most_bytes) = limits;
-    let (queue, log) = (Memory::of(&file)?, Memory::of(&map)?);
+    let (queue, log) = (Memory::of(file)?, Memory::of(map)?);
     let (mut records, mut total, mut looked_at) = (Vec::with_capacity(most.min(64)), 0, 0);
     let mut record = Vec::new();
-    for position in (start..stop).step_by(QUEUE_ENTRY) {
+    for position in (*start..*stop).step_by(QUEUE_ENTRY) {
         let offset = i64::from_be_bytes(queue.get(position)?);
         let size = i32::from_be_bytes(queue.get(position + 8)?);
         let Ok(length) = usize::try_from(size) else { return Ok(None) };
         if !records.is_empty() && (records.len() >= most || total + length > most_bytes) {
             break;
         }
-        let is_wanted = match &tags {
+        let is_wanted = match tags {
             Some(tags) => tags.contains(&i64::from_be_bytes(queue.get(position + 12)?)),
             None => true,
         };
         if is_wanted {
             let is_in_log =
                 length > 0 && offset >= first && offset.checked_add(size.into()).is_some_and(|to| to <= end);
-            if !is_in_log || offset < base {
+            if !is_in_log || offset < *base {
                 return Ok(None);
             }
             let place = usize::try_from(offset - base)?;
-            if !log.has(place, length) {
+            // A damaged entry may have any size: no more is copied than the record has.
+            if !log.has(place, length.max(size_of::<i32>())) || log.get(place)? != size.to_be_bytes() {
                 return Ok(None);
             }
             record.clear();
             log.append_to(place, length, &mut record)?;
-            let number = first_number + i64::try_from(looked_at)?;
-            if offset < checked && !is_record(&record, topic, number, offset) {
+            let number = first_number.checked_add(i64::try_from(looked_at)?);
+            if offset < checked && !number.is_some_and(|number| is_record(&record, topic, number, offset)) {
                 return Ok(None);
             }
             records.push(PyBytes::new(py, &record));

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use crate::index::{self, IndexPlace, Key};
 use crate::java_hash::JavaHash;
 use crate::memory::{in_order, outside, Memory};
+use crate::panics::caught;
 use crate::state::{FilePlace, IndexState, LogState, QueueState};
 
 pub const MAGIC_V1: u32 = 0xDAA3_20A7;
@@ -339,8 +340,10 @@ impl Run {
         queues: Vec<Place<'_>>,
         index: Option<IndexPlace<'_>>,
     ) -> PyResult<Option<index::Header>> {
-        let queues = queues.iter().map(in_file).collect::<PyResult<_>>()?;
-        self.write_into(in_file(&log)?, queues, index.map(index::Table::at).transpose()?)
+        caught(|| {
+            let queues = queues.iter().map(in_file).collect::<PyResult<_>>()?;
+            self.write_into(in_file(&log)?, queues, index.map(index::Table::at).transpose()?)
+        })
     }
 }
 

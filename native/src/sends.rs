@@ -10,6 +10,7 @@ use crate::batch::{int_at, read, Bounds, Entry};
 use crate::header::{number, Head};
 use crate::java_hash::JavaHash;
 use crate::memory::{outside, Memory};
+use crate::panics::caught;
 use crate::properties::{each_property, Known};
 use crate::record::{Message, Packer, Producer, Run, Shared};
 use crate::state::{IndexState, LogState, QueueState};
@@ -176,19 +177,21 @@ impl SendReader {
         last_property: &str,
         most: Option<Vec<usize>>,
     ) -> PyResult<Option<PlainSends>> {
-        let mut found = Found::default();
-        let (mut data, mut hosts) = (Vec::new(), Vec::with_capacity(received.len()));
-        for (connection, (host, host_flags, bytes)) in received.into_iter().enumerate() {
-            let Some(most) = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied()) else {
-                return Ok(None);
-            };
-            // A copy, since the connection's buffer is read into again before the messages are dropped.
-            let start = data.len();
-            Memory::of(&bytes)?.append_all_to(&mut data)?;
-            slf.get().read_part(&data, start, most, last_property, &mut found);
-            hosts.push((host.unbind(), host_flags));
-        }
-        Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
+        caught(|| {
+            let mut found = Found::default();
+            let (mut data, mut hosts) = (Vec::new(), Vec::with_capacity(received.len()));
+            for (connection, (host, host_flags, bytes)) in received.into_iter().enumerate() {
+                let Some(most) = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied()) else {
+                    return Ok(None);
+                };
+                // A copy, since the connection's buffer is read into again before the messages are dropped.
+                let start = data.len();
+                Memory::of(&bytes)?.append_all_to(&mut data)?;
+                slf.get().read_part(&data, start, most, last_property, &mut found);
+                hosts.push((host.unbind(), host_flags));
+            }
+            Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
+        })
     }
 }
 
@@ -483,41 +486,42 @@ impl PlainSends {
         index: Option<&Bound<'_, IndexState>>,
         store_timestamp: i64,
     ) -> PyResult<Run> {
-        let py = log.py();
-        let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
-        let messages = self.found.messages.len();
-        let end = log.try_borrow()?.end;
-        let mut packer = Packer::new(shared, end, messages, self.data.len() + messages * MORE_THAN_HOSTS);
-        for (target, queue) in self.found.targets.iter().zip(&queues) {
-            packer.add_queue(&self.found.topics[target.topic], target.queue_id, queue.try_borrow()?.max_offset)?;
-        }
-        let data = self.data.as_slice();
-        for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {
-            let producer = Producer { host: host.as_bytes(py), host_flags: *host_flags };
-            for request in &self.found.requests[part.requests.clone()] {
-                for stored in &self.found.messages[request.messages.clone()] {
-                    let (own, closing) = stored
-                        .own
-                        .as_ref()
-                        .map_or((&data[..0], &data[..0]), |entry| (&data[entry.properties.clone()], entry.closing()));
-                    let message = Message {
-                        flag: stored.flag,
-                        sys_flag: request.sys_flag,
-                        born_timestamp: request.born_timestamp,
-                        body: &data[stored.body.clone()],
-                        properties: [own, closing, &request.properties],
-                        tags_code: stored.tags_code,
-                    };
-                    packer.add(request.target, &producer, &message)?;
-                    for key in &self.found.keys[stored.keys.clone()] {
-                        packer.add_key(request.target, *key);
+        caught(|| {
+            let py = log.py();
+            let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
+            let messages = self.found.messages.len();
+            let end = log.try_borrow()?.end;
+            let mut packer = Packer::new(shared, end, messages, self.data.len() + messages * MORE_THAN_HOSTS);
+            for (target, queue) in self.found.targets.iter().zip(&queues) {
+                packer.add_queue(&self.found.topics[target.topic], target.queue_id, queue.try_borrow()?.max_offset)?;
+            }
+            let data = self.data.as_slice();
+            for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {
+                let producer = Producer { host: host.as_bytes(py), host_flags: *host_flags };
+                for request in &self.found.requests[part.requests.clone()] {
+                    for stored in &self.found.messages[request.messages.clone()] {
+                        let (own, closing) = stored.own.as_ref().map_or((&data[..0], &data[..0]), |entry| {
+                            (&data[entry.properties.clone()], entry.closing())
+                        });
+                        let message = Message {
+                            flag: stored.flag,
+                            sys_flag: request.sys_flag,
+                            born_timestamp: request.born_timestamp,
+                            body: &data[stored.body.clone()],
+                            properties: [own, closing, &request.properties],
+                            tags_code: stored.tags_code,
+                        };
+                        packer.add(request.target, &producer, &message)?;
+                        for key in &self.found.keys[stored.keys.clone()] {
+                            packer.add_key(request.target, *key);
+                        }
                     }
                 }
             }
-        }
-        let mut run = packer.run();
-        run.write_if_room(log, &queues, index, store_timestamp)?;
-        Ok(run)
+            let mut run = packer.run();
+            run.write_if_room(log, &queues, index, store_timestamp)?;
+            Ok(run)
+        })
     }
 
     /// Returns for each connection the bytes of its requests and the answers to it, one after the other.
@@ -527,20 +531,22 @@ impl PlainSends {
         run: &Run,
         template: &AnswerTemplate,
     ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
-        let mut all = Vec::with_capacity(self.found.parts.len());
-        let mut answers = Vec::new();
-        for part in &self.found.parts {
-            let requests = &self.found.requests[part.requests.clone()];
-            let ids = requests.iter().map(|request| request.messages.len()).sum::<usize>();
-            answers.clear();
-            answers.reserve(requests.len() * template.longest() + ids * (template.id_prefix.len() + ID_DIGITS + 1));
-            for request in requests.iter().filter(|request| !request.is_oneway) {
-                let queue_id = self.found.targets[request.target].queue_id;
-                template.add(&mut answers, request.opaque, queue_id, &run.offsets[request.messages.clone()])?;
+        caught(|| {
+            let mut all = Vec::with_capacity(self.found.parts.len());
+            let mut answers = Vec::new();
+            for part in &self.found.parts {
+                let requests = &self.found.requests[part.requests.clone()];
+                let ids = requests.iter().map(|request| request.messages.len()).sum::<usize>();
+                answers.clear();
+                answers.reserve(requests.len() * template.longest() + ids * (template.id_prefix.len() + ID_DIGITS + 1));
+                for request in requests.iter().filter(|request| !request.is_oneway) {
+                    let queue_id = self.found.targets[request.target].queue_id;
+                    template.add(&mut answers, request.opaque, queue_id, &run.offsets[request.messages.clone()])?;
+                }
+                all.push((part.length, PyBytes::new(py, &answers)));
             }
-            all.push((part.length, PyBytes::new(py, &answers)));
-        }
-        Ok(all)
+            Ok(all)
+        })
     }
 }
 

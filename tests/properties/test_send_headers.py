@@ -135,3 +135,16 @@ def test_core_reads_no_signature_beside_unknown_fields(field: str) -> None:
     without = sends_in(send(**fields))
     assert without is not None
     assert without.signatures(0) == [None]
+
+
+def test_error_inside_the_core_is_an_ordinary_error() -> None:
+    """Here a run that belongs to other sends: what keeps a loop running must be able to catch it."""
+    from rocket_native import AnswerTemplate
+
+    one, two = sends_in(send(PROPERTIES)), sends_in(send(PROPERTIES) * 2)
+    assert one is not None
+    assert two is not None
+    place = made(QueueState(), tail=file_in(bytearray(ROOM)))
+    run = one.pack(made(LogState(), tail=file_in(bytearray(ROOM))), [place], None, 1)
+    with pytest.raises(RuntimeError, match="the native core has a defect"):
+        two.answers(run, AnswerTemplate("7F", ("{a", "b", "c", "d", "e}")))
