@@ -197,14 +197,22 @@ class SendReader:
         """
 
     def read(
-        self, received: Sequence[tuple[bytes, int, memoryview]], last_property: str, most: list[int] | None = None
+        self,
+        received: Sequence[tuple[bytes, int, memoryview]],
+        last_property: str,
+        longest_body: int,
+        most: list[int] | None = None,
     ) -> PlainSends | None:
         """Return the messages of the first requests in what connections have received.
+
+        Each request is looked at once: reading ends at the first one that is not plain. Its body is not copied if its
+        header shows that.
 
         Args:
             received: For each connection its address, as a record has it; the bits of the system flag that say which of
                 the hosts have IPv6 addresses; and what it has received, which begins with a frame.
             last_property: A name and a value in wire form, stored behind the properties of each message.
+            longest_body: The largest size of the body of a request in bytes.
             most: For each connection the largest number of its requests.
 
         Returns:
@@ -289,8 +297,9 @@ class PlainSends:
             ValueError: A topic is too long, or a file is read-only. Nothing has changed.
         """
 
-    def answers(self, run: Run, template: AnswerTemplate) -> list[tuple[int, bytes]]:
-        """Return for each connection the bytes of its requests, and the answers to those that expect one.
+    def answers(self, run: Run, template: AnswerTemplate) -> list[tuple[int, bytes, bool]]:
+        """Return for each connection the bytes of its requests, the answers to those that expect one, and whether its
+        next request was only left out because of the number of those before it.
 
         Args:
             run: What `pack` returned.
@@ -417,8 +426,8 @@ class LoneSends(Generic[_Queue]):
         longest_body: int,
         store_timestamp: int,
         /,
-    ) -> tuple[bytes, _Queue, list[int], int, bool] | None:
-        """Store the messages of a request as `PlainSends.pack` does, and return its answer.
+    ) -> tuple[bytes, _Queue, list[int], int, bool] | PlainSends | None:
+        """Store the messages of a request as `PlainSends.pack` does, and return its answer, which is made before.
 
         Args:
             received: What was received; it begins with a whole frame.
@@ -431,8 +440,9 @@ class LoneSends(Generic[_Queue]):
 
         Returns:
             The answer, empty if none is expected; the queue, the tags codes of its messages, the bytes of their
-            records, and whether entries have been written into the index. None if nothing has changed: more than one
-            plain request was received, its queue is none of `plain`, or a file has no room.
+            records, and whether entries have been written into the index. Otherwise nothing has changed. Then the plain
+            requests that were received are returned if these are several, their queue is none of `plain`, or a file has
+            no room; and None if the first request is not plain.
 
         Raises:
             OverflowError: A number does not fit its field.

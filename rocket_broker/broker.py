@@ -44,6 +44,7 @@ from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.native import has_native_core
 from rocket_remoting.session.address import format_address, parse_address
+from rocket_remoting.session.arrivals import Taken
 from rocket_remoting.session.buffers import BufferBudget
 from rocket_remoting.session.connection import Connection, FramesHandler, Handler
 from rocket_remoting.tls.contexts import client_context
@@ -339,10 +340,10 @@ class Broker:
         turns = self.fast_failure
         return FramesHandler(RUN_CODES, self._take_frames, self._take_alone, turns.begin_turn, turns.end_turn)
 
-    def _take_frames(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[tuple[int, bytes]] | None:
+    def _take_frames(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[Taken] | None:
         return self._send_runs.take(received) if self._send_runs is not None else None
 
-    def _take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
+    def _take_alone(self, connection: Connection, received: memoryview) -> Taken | None:
         return self._send_runs.take_alone(connection, received) if self._send_runs is not None else None
 
     async def _connect_back(self) -> None:

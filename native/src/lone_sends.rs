@@ -2,9 +2,10 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use pyo3::IntoPyObjectExt;
 
 use crate::panics::caught;
-use crate::sends::{AnswerTemplate, SendReader};
+use crate::sends::{AnswerTemplate, PlainSends, SendReader};
 use crate::state::{IndexState, LogState, QueueState};
 
 /// Stores such requests, and answers them. What does not change from one to the next is given here.
@@ -17,9 +18,6 @@ pub struct LoneSends {
     last_property: String,
     template: Py<AnswerTemplate>,
 }
-
-/// The answer, the queue, the tags codes of the messages, the bytes of their records, and whether they were indexed.
-type Stored<'py> = (Bound<'py, PyBytes>, Bound<'py, PyAny>, Vec<i64>, usize, bool);
 
 #[pymethods]
 impl LoneSends {
@@ -34,8 +32,11 @@ impl LoneSends {
         Self { reader, log, queues, last_property, template }
     }
 
-    /// Stores a request and returns its answer; `None` if nothing has changed, because it is unusual, because its queue is
-    /// not one of `plain`, or because a file has no room.
+    /// Stores a request, and returns the answer, the queue, the tags codes of the messages, the bytes of their records, and
+    /// whether they are indexed.
+    ///
+    /// Otherwise nothing has changed. Returned are the plain requests that were received, if these are several, their queue
+    /// is not one of `plain`, or a file has no room; `None` if the first request is not plain.
     #[pyo3(signature = (received, host, plain, index, longest_body, store_timestamp, /))]
     fn store<'py>(
         &self,
@@ -45,26 +46,45 @@ impl LoneSends {
         index: Option<&Bound<'py, IndexState>>,
         longest_body: usize,
         store_timestamp: i64,
-    ) -> PyResult<Option<Stored<'py>>> {
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         caught(|| {
             let py = received.py();
-            let sends = SendReader::read_only(self.reader.bind(py), received, host, &self.last_property)?;
-            let Some(sends) = sends.filter(|sends| sends.longest_body() <= longest_body) else { return Ok(None) };
-            let (topic, queue_id) = sends.first_target();
-            let target = (topic, queue_id).into_pyobject(py)?;
-            if !plain.contains(&target)? {
-                return Ok(None);
+            let read = SendReader::read_alone(self.reader.bind(py), received, host, &self.last_property, longest_body)?;
+            let Some((sends, is_lone)) = read else { return Ok(None) };
+            if is_lone {
+                if let Some(stored) = self.stored(&sends, plain, index, store_timestamp)? {
+                    return Ok(Some(stored));
+                }
             }
-            let Some(queue) = self.queues.bind(py).get_item(&target)? else { return Ok(None) };
-            let state = queue.cast::<QueueState>()?.clone();
-            let run = sends.pack(self.log.bind(py), vec![state], index, store_timestamp)?;
-            if !run.is_written {
-                return Ok(None);
-            }
-            let answers = sends.answers(py, &run, self.template.get())?;
-            let is_indexed = run.header.is_some();
-            let tags_codes = sends.tags_codes().swap_remove(0); // a request has one queue
-            Ok(answers.into_iter().next().map(|(_, answer)| (answer, queue, tags_codes, run.size(), is_indexed)))
+            sends.into_bound_py_any(py).map(Some)
         })
+    }
+}
+
+impl LoneSends {
+    /// Stores a request as `store` does; `None` if nothing has changed.
+    fn stored<'py>(
+        &self,
+        sends: &PlainSends,
+        plain: &Bound<'py, PyAny>,
+        index: Option<&Bound<'py, IndexState>>,
+        store_timestamp: i64,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = plain.py();
+        let (topic, queue_id) = sends.first_target();
+        let target = (topic, queue_id).into_pyobject(py)?;
+        if !plain.contains(&target)? {
+            return Ok(None);
+        }
+        let Some(queue) = self.queues.bind(py).get_item(&target)? else { return Ok(None) };
+        let (log, states) = (self.log.bind(py), [queue.cast::<QueueState>()?.clone()]);
+        let mut run = sends.packed(log, &states, store_timestamp)?;
+        // Before the messages are stored, all is made that is returned: no error may deprive a stored message of its answer.
+        let answer = sends.first_answer(py, &run, self.template.get())?;
+        let is_indexed = index.is_some() && run.has_keys();
+        let tags_codes = sends.tags_codes().swap_remove(0); // a lone request has one queue
+        let stored = (answer, queue, tags_codes, run.size(), is_indexed).into_bound_py_any(py)?;
+        run.write_if_room(log, &states, index, store_timestamp)?;
+        Ok(run.is_written.then_some(stored))
     }
 }

@@ -63,9 +63,9 @@ impl Memory {
         Ok(unsafe { start.cast::<[u8; COUNT]>().read() })
     }
 
-    /// Adds all bytes to others.
-    pub fn append_all_to(&self, bytes: &mut Vec<u8>) -> PyResult<()> {
-        self.append_to(0, self.cells.len(), bytes)
+    /// Returns the number of bytes.
+    pub fn len(&self) -> usize {
+        self.cells.len()
     }
 
     /// Adds the bytes at a position to others.

@@ -181,7 +181,7 @@ pub struct Run {
     last_size: i64,
     keys: Vec<Key>,
     /// The header of the index file, if entries have been written into it.
-    pub header: Option<index::Header>,
+    header: Option<index::Header>,
     pub is_written: bool,
 }
 
@@ -225,6 +225,11 @@ impl Run {
             index.appended(header);
         }
         Ok(())
+    }
+
+    /// Whether a message has keys.
+    pub fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     fn write_into(

@@ -23,6 +23,8 @@ const PREFIX: usize = 8;
 /// The begin of the header of nearly all clients; what follows it tells other requests quickly.
 const USUAL_BEGIN: &[u8] = b"{\"code\":";
 const USUAL_CODES: [&[u8]; 2] = [b"310,", b"320,"];
+/// Bytes up to the end of the code.
+const UP_TO_CODE: usize = PREFIX + 12;
 const MOST_PROPERTIES: usize = 64;
 /// Bytes that a record has more than its request, at most, unless the addresses or the properties of the broker are long.
 const MORE_THAN_HOSTS: usize = 64;
@@ -93,6 +95,15 @@ struct Use {
 struct Part {
     requests: Range<usize>,
     length: usize,
+    /// Whether the next request was not read because of the number of those before it.
+    may_go_on: bool,
+}
+
+/// Where the parts of a frame are that may be a send.
+struct Frame {
+    start: usize,
+    header_length: usize,
+    body_length: usize,
 }
 
 /// Reads requests. What makes one unusual is given here.
@@ -113,7 +124,6 @@ pub struct SendReader {
 /// Messages of requests that are stored as they are.
 #[pyclass(frozen)]
 pub struct PlainSends {
-    data: Vec<u8>,
     found: Found,
     /// For each connection its address, and the bits of the system flag that go with it.
     hosts: Vec<(Py<PyBytes>, i32)>,
@@ -124,6 +134,8 @@ pub struct PlainSends {
 /// the keys.
 #[derive(Default)]
 struct Found {
+    /// The bodies of the requests.
+    data: Vec<u8>,
     parts: Vec<Part>,
     requests: Vec<Request>,
     messages: Vec<Stored>,
@@ -169,86 +181,91 @@ impl SendReader {
     }
 
     /// Returns the messages of the first requests of each connection; `None` if there are none.
-    #[pyo3(signature = (received, last_property, most = None))]
+    #[pyo3(signature = (received, last_property, longest_body, most = None))]
     #[allow(clippy::needless_pass_by_value)] // Python's lists
     fn read(
         slf: &Bound<'_, Self>,
         received: Vec<(Bound<'_, PyBytes>, i32, Bound<'_, PyAny>)>,
         last_property: &str,
+        longest_body: usize,
         most: Option<Vec<usize>>,
     ) -> PyResult<Option<PlainSends>> {
         caught(|| {
-            let mut found = Found::default();
-            let (mut data, mut hosts) = (Vec::new(), Vec::with_capacity(received.len()));
+            let (mut found, mut hosts) = (Found::default(), Vec::with_capacity(received.len()));
             for (connection, (host, host_flags, bytes)) in received.into_iter().enumerate() {
                 let Some(most) = most.as_ref().map_or(Some(usize::MAX), |most| most.get(connection).copied()) else {
                     return Ok(None);
                 };
-                // A copy, since the connection's buffer is read into again before the messages are dropped.
-                let start = data.len();
-                Memory::of(&bytes)?.append_all_to(&mut data)?;
-                slf.get().read_part(&data, start, most, last_property, &mut found);
+                slf.get().read_part(&Memory::of(&bytes)?, most, last_property, longest_body, &mut found);
                 hosts.push((host.unbind(), host_flags));
             }
-            Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
+            Ok((!found.requests.is_empty()).then(|| PlainSends { found, hosts, reader: slf.clone().unbind() }))
         })
     }
 }
 
 impl SendReader {
-    /// Returns the messages of a request that is all that a connection has received; `None` if there is more, or it is
-    /// unusual.
-    pub fn read_only(
+    /// Returns the messages of the first requests of a connection, and whether that is one request and all that was
+    /// received; `None` if there are none.
+    pub fn read_alone(
         slf: &Bound<'_, Self>,
         received: &Bound<'_, PyAny>,
         (host, host_flags): (Bound<'_, PyBytes>, i32),
         last_property: &str,
-    ) -> PyResult<Option<PlainSends>> {
-        let received = Memory::of(received)?;
-        let length = i64::from(u32::from_be_bytes(received.get(0)?)) + 4;
-        if !usize::try_from(length).is_ok_and(|length| received.has(0, length) && !received.has(0, length + 1)) {
+        longest_body: usize,
+    ) -> PyResult<Option<(PlainSends, bool)>> {
+        let (received, mut found) = (Memory::of(received)?, Found::default());
+        slf.get().read_part(&received, usize::MAX, last_property, longest_body, &mut found);
+        if found.requests.is_empty() {
             return Ok(None);
         }
-        let mut data = Vec::new();
-        received.append_all_to(&mut data)?;
-        let mut found = Found::default();
-        slf.get().read_part(&data, 0, 1, last_property, &mut found);
+        let is_lone = found.requests.len() == 1 && found.parts[0].length == received.len();
         let hosts = vec![(host.unbind(), host_flags)];
-        Ok((!found.requests.is_empty()).then(|| PlainSends { data, found, hosts, reader: slf.clone().unbind() }))
+        Ok(Some((PlainSends { found, hosts, reader: slf.clone().unbind() }, is_lone)))
     }
 
-    /// Adds the first requests of a connection, which begin at a position.
-    fn read_part(&self, data: &[u8], start: usize, most: usize, last_property: &str, found: &mut Found) {
+    /// Adds the first requests of a connection.
+    ///
+    /// Each is looked at once, and before its body is copied, its header must be that of a plain send.
+    fn read_part(&self, received: &Memory, most: usize, last_property: &str, longest_body: usize, found: &mut Found) {
         let (connection, first) = (found.parts.len(), found.requests.len());
-        let mut position = start;
-        while found.requests.len() < self.most_sends && found.requests.len() - first < most {
-            let Some(end) = self.read_request(data, position, last_property, found) else { break };
+        let (mut position, mut header) = (0, Vec::new());
+        let may_go_on = loop {
+            if found.requests.len() >= self.most_sends {
+                break true;
+            }
+            if found.requests.len() - first >= most {
+                break false;
+            }
+            let Some(frame) = Frame::at(received, position, longest_body) else { break false };
+            let kept = found.data.len();
+            let is_added = self.read_request(received, &frame, &mut header, last_property, found);
+            if is_added != Some(true) {
+                found.data.truncate(kept);
+                break is_added.is_some();
+            }
             let (number, target) = (found.requests.len() - 1, found.requests[found.requests.len() - 1].target);
             // The requests of a connection follow each other, so the last user tells whether this one is known.
             if found.targets[target].user.replace(connection) != Some(connection) {
                 found.uses.push(Use { connection, target, first: number - first });
             }
-            position = end;
-        }
-        found.parts.push(Part { requests: first..found.requests.len(), length: position - start });
+            position = frame.end();
+        };
+        found.parts.push(Part { requests: first..found.requests.len(), length: position, may_go_on });
     }
 
-    /// Adds the request at a position, and returns where the next one begins; adds nothing if it is unusual.
-    fn read_request(&self, data: &[u8], position: usize, last_property: &str, found: &mut Found) -> Option<usize> {
-        let length = usize::try_from(int_at(data, position)?).ok()?;
-        // The encoding is in the top byte: 0 for JSON, so that a longer header here is another encoding too.
-        let header_length = usize::try_from(int_at(data, position + 4)?).ok()?;
-        if header_length > LONGEST_HEADER || header_length + 4 > length {
-            return None;
-        }
-        let end = position + 4 + length;
-        let body_start = position + PREFIX + header_length;
-        let header = data.get(..end)?.get(position + PREFIX..body_start)?;
-        let is_usual =
-            |rest: &[u8]| rest.first() == Some(&b' ') || USUAL_CODES.iter().any(|code| rest.starts_with(code));
-        if header.strip_prefix(USUAL_BEGIN).is_some_and(|rest| !is_usual(rest)) {
-            return None;
-        }
+    /// Adds a request; returns whether there was room for it, `None` if it is unusual. Otherwise only `data` may have more.
+    fn read_request(
+        &self,
+        received: &Memory,
+        frame: &Frame,
+        header: &mut Vec<u8>,
+        last_property: &str,
+        found: &mut Found,
+    ) -> Option<bool> {
+        header.clear();
+        received.append_to(frame.start + PREFIX, frame.header_length, header).ok()?;
+        let header = header.as_slice();
         let head = Head::of(std::str::from_utf8(header).ok()?)?;
         let is_batch = match head.code {
             SEND_MESSAGE_V2 => head.fields.says_batch()?,
@@ -264,18 +281,26 @@ impl SendReader {
         let mut known = Known::default();
         let properties = self.properties(&fields.i, last_property, &mut known, is_batch)?;
 
-        // Nothing is added before all is read.
+        let mut longest_body = frame.body_length;
+        if is_batch && (longest_body == 0 || longest_body > self.most_bytes) {
+            return None;
+        }
+
+        // A copy, since the connection's buffer is read into again before the messages are dropped.
+        let (body_start, position) = (found.data.len(), frame.end() - frame.body_length);
+        if body_start == 0 {
+            found.data.reserve(received.len() - position);
+        }
+        received.append_to(position, frame.body_length, &mut found.data).ok()?;
+        let end = found.data.len();
+        // Nothing else is added before all is read.
         let (mut messages, mut keys) = (Vec::new(), Vec::new());
         let (first_message, first_key) = (found.messages.len(), found.keys.len());
-        let mut longest_body = end - body_start;
         let mut waits = known.waits();
         if is_batch {
-            if longest_body == 0 || longest_body > self.most_bytes {
-                return None;
-            }
             let (timed, most_keys) = (self.timed.as_str(), self.most_keys);
             let bounds = Bounds { timed, most_keys, most_keys_in_all: self.most_keys_in_all };
-            let (entries, entry_keys, last_waits) = read(&data[..end], body_start, &bounds)?;
+            let (entries, entry_keys, last_waits) = read(&found.data, body_start, &bounds)?;
             waits = last_waits;
             let mut entry_keys = entry_keys.iter().peekable();
             for (number, entry) in entries.into_iter().enumerate() {
@@ -294,7 +319,7 @@ impl SendReader {
             longest_body = 0; // counted with the message
         }
         if first_message + messages.len() > self.most_messages || first_key + keys.len() > self.most_keys_in_all {
-            return None;
+            return (first_message > 0).then_some(false);
         }
 
         let topic = found.topics.iter().position(|topic| *topic == fields.b).unwrap_or_else(|| {
@@ -327,7 +352,7 @@ impl SendReader {
             longest_body,
             signed,
         });
-        Some(end)
+        Some(true)
     }
 
     /// Returns the properties as they are stored: with the broker's at the end and, for a message that is no batch,
@@ -355,6 +380,28 @@ impl SendReader {
     }
 }
 
+impl Frame {
+    /// Returns the frame at a position; `None` if it is not whole, or surely no plain send with at most such a body.
+    fn at(received: &Memory, start: usize, longest_body: usize) -> Option<Self> {
+        // The header of a send is longer than the begin that is looked at.
+        if !received.has(start, UP_TO_CODE) {
+            return None;
+        }
+        let head: [u8; UP_TO_CODE] = received.get(start).ok()?;
+        let length = usize::try_from(int_at(&head, 0)?).ok()?;
+        // The encoding is in the top byte: 0 for JSON, so that a longer header here is another encoding too.
+        let header_length = usize::try_from(int_at(&head, 4)?).ok().filter(|length| *length <= LONGEST_HEADER)?;
+        let body_length = length.checked_sub(4 + header_length).filter(|length| *length <= longest_body)?;
+        let (begin, code) = head[PREFIX..].split_at(USUAL_BEGIN.len());
+        let is_other = begin == USUAL_BEGIN && code[0] != b' ' && !USUAL_CODES.contains(&code);
+        (!is_other && received.has(start, length + 4)).then_some(Self { start, header_length, body_length })
+    }
+
+    fn end(&self) -> usize {
+        self.start + PREFIX + self.header_length + self.body_length
+    }
+}
+
 impl Found {
     /// Returns the number of a sender on the connection that is being read.
     fn sender(&mut self, code: i32, access_key: &str, target: usize) -> usize {
@@ -374,14 +421,6 @@ impl Found {
 type Scope<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 /// The number of a request's sender, what is signed, the signature, and the scope.
 type Signature<'py> = (usize, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Option<Scope<'py>>);
-
-impl PlainSends {
-    /// Returns the queue of the first request.
-    pub fn first_target(&self) -> (&str, i32) {
-        let target = &self.found.targets[self.found.requests[0].target];
-        (&self.found.topics[target.topic], target.queue_id)
-    }
-}
 
 #[pymethods]
 impl PlainSends {
@@ -422,7 +461,7 @@ impl PlainSends {
 
     /// Length of the longest body of a message or batch, in bytes.
     #[getter]
-    pub fn longest_body(&self) -> usize {
+    fn longest_body(&self) -> usize {
         let batches = self.found.requests.iter().map(|request| request.longest_body);
         batches.chain(self.found.messages.iter().map(|message| message.body.len())).max().unwrap_or(0)
     }
@@ -459,7 +498,7 @@ impl PlainSends {
     fn signatures<'py>(&self, py: Python<'py>, connection: usize) -> PyResult<Vec<Option<Signature<'py>>>> {
         let part = self.found.parts.get(connection).ok_or_else(outside)?;
         let one = |signed: &Signed| {
-            let body = &self.data[signed.body.clone()];
+            let body = &self.found.data[signed.body.clone()];
             let content = PyBytes::new_with(py, signed.fields.len() + body.len(), |content| {
                 let (fields, rest) = content.split_at_mut(signed.fields.len());
                 fields.copy_from_slice(&signed.fields);
@@ -479,7 +518,7 @@ impl PlainSends {
     /// Returns the messages as records, written and counted if log, queues and index have room for them.
     #[pyo3(signature = (log, queues, index, store_timestamp, /))]
     #[allow(clippy::needless_pass_by_value)] // Python's list
-    pub fn pack(
+    fn pack(
         &self,
         log: &Bound<'_, LogState>,
         queues: Vec<Bound<'_, QueueState>>,
@@ -487,66 +526,105 @@ impl PlainSends {
         store_timestamp: i64,
     ) -> PyResult<Run> {
         caught(|| {
-            let py = log.py();
-            let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
-            let messages = self.found.messages.len();
-            let end = log.try_borrow()?.end;
-            let mut packer = Packer::new(shared, end, messages, self.data.len() + messages * MORE_THAN_HOSTS);
-            for (target, queue) in self.found.targets.iter().zip(&queues) {
-                packer.add_queue(&self.found.topics[target.topic], target.queue_id, queue.try_borrow()?.max_offset)?;
-            }
-            let data = self.data.as_slice();
-            for (part, (host, host_flags)) in self.found.parts.iter().zip(&self.hosts) {
-                let producer = Producer { host: host.as_bytes(py), host_flags: *host_flags };
-                for request in &self.found.requests[part.requests.clone()] {
-                    for stored in &self.found.messages[request.messages.clone()] {
-                        let (own, closing) = stored.own.as_ref().map_or((&data[..0], &data[..0]), |entry| {
-                            (&data[entry.properties.clone()], entry.closing())
-                        });
-                        let message = Message {
-                            flag: stored.flag,
-                            sys_flag: request.sys_flag,
-                            born_timestamp: request.born_timestamp,
-                            body: &data[stored.body.clone()],
-                            properties: [own, closing, &request.properties],
-                            tags_code: stored.tags_code,
-                        };
-                        packer.add(request.target, &producer, &message)?;
-                        for key in &self.found.keys[stored.keys.clone()] {
-                            packer.add_key(request.target, *key);
-                        }
-                    }
-                }
-            }
-            let mut run = packer.run();
+            let mut run = self.packed(log, &queues, store_timestamp)?;
             run.write_if_room(log, &queues, index, store_timestamp)?;
             Ok(run)
         })
     }
 
-    /// Returns for each connection the bytes of its requests and the answers to it, one after the other.
-    pub fn answers<'py>(
+    /// Returns for each connection the bytes of its requests, the answers to it, one after the other, and whether its next
+    /// request was only left out because of the number of those before it.
+    fn answers<'py>(
         &self,
         py: Python<'py>,
         run: &Run,
         template: &AnswerTemplate,
-    ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>)>> {
+    ) -> PyResult<Vec<(usize, Bound<'py, PyBytes>, bool)>> {
         caught(|| {
-            let mut all = Vec::with_capacity(self.found.parts.len());
             let mut answers = Vec::new();
-            for part in &self.found.parts {
-                let requests = &self.found.requests[part.requests.clone()];
-                let ids = requests.iter().map(|request| request.messages.len()).sum::<usize>();
-                answers.clear();
-                answers.reserve(requests.len() * template.longest() + ids * (template.id_prefix.len() + ID_DIGITS + 1));
-                for request in requests.iter().filter(|request| !request.is_oneway) {
-                    let queue_id = self.found.targets[request.target].queue_id;
-                    template.add(&mut answers, request.opaque, queue_id, &run.offsets[request.messages.clone()])?;
-                }
-                all.push((part.length, PyBytes::new(py, &answers)));
-            }
-            Ok(all)
+            let parts = self.found.parts.iter();
+            parts
+                .map(|part| {
+                    self.answer(part, run, template, &mut answers)?;
+                    Ok((part.length, PyBytes::new(py, &answers), part.may_go_on))
+                })
+                .collect()
         })
+    }
+}
+
+impl PlainSends {
+    /// Returns the queue of the first request.
+    pub fn first_target(&self) -> (&str, i32) {
+        let target = &self.found.targets[self.found.requests[0].target];
+        (&self.found.topics[target.topic], target.queue_id)
+    }
+
+    /// Returns the answers to the first connection.
+    pub fn first_answer<'py>(
+        &self,
+        py: Python<'py>,
+        run: &Run,
+        template: &AnswerTemplate,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut answers = Vec::new();
+        self.answer(&self.found.parts[0], run, template, &mut answers)?;
+        Ok(PyBytes::new(py, &answers))
+    }
+
+    /// Returns the messages as records that are not written.
+    pub fn packed(
+        &self,
+        log: &Bound<'_, LogState>,
+        queues: &[Bound<'_, QueueState>],
+        store_timestamp: i64,
+    ) -> PyResult<Run> {
+        let (py, found) = (log.py(), &self.found);
+        let shared = Shared { store_host: &self.reader.get().store_host, reconsume_times: 0, store_timestamp };
+        let (messages, received) = (found.messages.len(), found.parts.iter().map(|part| part.length).sum::<usize>());
+        let end = log.try_borrow()?.end;
+        let mut packer = Packer::new(shared, end, messages, received + messages * MORE_THAN_HOSTS);
+        for (target, queue) in found.targets.iter().zip(queues) {
+            packer.add_queue(&found.topics[target.topic], target.queue_id, queue.try_borrow()?.max_offset)?;
+        }
+        let data = found.data.as_slice();
+        for (part, (host, host_flags)) in found.parts.iter().zip(&self.hosts) {
+            let producer = Producer { host: host.as_bytes(py), host_flags: *host_flags };
+            for request in &found.requests[part.requests.clone()] {
+                for stored in &found.messages[request.messages.clone()] {
+                    let (own, closing) = stored
+                        .own
+                        .as_ref()
+                        .map_or((&data[..0], &data[..0]), |entry| (&data[entry.properties.clone()], entry.closing()));
+                    let message = Message {
+                        flag: stored.flag,
+                        sys_flag: request.sys_flag,
+                        born_timestamp: request.born_timestamp,
+                        body: &data[stored.body.clone()],
+                        properties: [own, closing, &request.properties],
+                        tags_code: stored.tags_code,
+                    };
+                    packer.add(request.target, &producer, &message)?;
+                    for key in &found.keys[stored.keys.clone()] {
+                        packer.add_key(request.target, *key);
+                    }
+                }
+            }
+        }
+        Ok(packer.run())
+    }
+
+    /// Replaces some answers by those to the requests of a connection.
+    fn answer(&self, part: &Part, run: &Run, template: &AnswerTemplate, answers: &mut Vec<u8>) -> PyResult<()> {
+        let requests = &self.found.requests[part.requests.clone()];
+        let ids = requests.iter().map(|request| request.messages.len()).sum::<usize>();
+        answers.clear();
+        answers.reserve(requests.len() * template.longest() + ids * (template.id_prefix.len() + ID_DIGITS + 1));
+        for request in requests.iter().filter(|request| !request.is_oneway) {
+            let queue_id = self.found.targets[request.target].queue_id;
+            template.add(answers, request.opaque, queue_id, &run.offsets[request.messages.clone()])?;
+        }
+        Ok(())
     }
 }
 

@@ -34,6 +34,7 @@ from rocket_broker.writing.message_runs import packed_born_host, packed_host
 from rocket_broker.writing.message_writer import properties_text
 from rocket_broker.writing.timer_request import TIMED_NAME
 from rocket_remoting.native import has_native_core
+from rocket_remoting.session.arrivals import Taken
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -63,6 +64,9 @@ _DIGIT_OF_SENDS = ord("3")
 _BEGINS_OF_SENDS = bytes((_DIGIT_OF_SENDS, ord(" ")))
 """The first character of the codes in `RUN_CODES` (310, 320). A space means that the header has another layout and may
 have any code."""
+
+_NOTHING: Taken = (0, b"", False)
+"""The result for a connection whose first request is to be handled by itself."""
 
 _ID, _QUEUE, _QUEUE_OFFSET, _OPAQUE = "<id>", 1_111_111_111, 2_222_222_222, 1_333_333_333
 """What stands in an answer where `_divided` divides it."""
@@ -97,27 +101,25 @@ class SendRuns:
         self._region_id, self._trace_on = "", False
         self._lone: LoneSends[ConsumeQueue] | None = None  # only without access control
 
-    def take(  # noqa: PLR0911, PLR0912 - a return for each reason to take nothing
-        self, received: Sequence[tuple[Connection, memoryview]]
-    ) -> Sequence[tuple[int, bytes]] | None:
+    def take(self, received: Sequence[tuple[Connection, memoryview]]) -> Sequence[Taken] | None:
         """Store and answer the first requests of what connections have received, if they are plain.
 
         Args:
             received: For each connection what was received, beginning with a complete frame.
 
         Returns:
-            For each connection the bytes of the requests, and the answers that are sent now; None if nothing was done,
-            and each first request is to be handled by itself.
+            For each connection the bytes of the requests, the answers that are sent now, and whether what follows may
+            be taken, too; None if nothing was done, but what each connection has sent may be taken by itself.
         """
         reader = self._reader
         if reader is None or (len(received) == 1 and _is_other(received[0][1])):
             return None
         if self._sending.is_stopping or not self._store.takes_runs:
             return None
-        settings, template = self._settings, self._template
+        settings = self._settings
         # Inlined here and in `take_alone`, because it runs for every send.
-        if template is None or settings.region_id != self._region_id or settings.trace_on != self._trace_on:
-            template = self._make_template()
+        if self._template is None or settings.region_id != self._region_id or settings.trace_on != self._trace_on:
+            self._make_template()
         host = self._writer.store_host
         arrived: list[tuple[bytes, int, memoryview]] = []
         try:
@@ -126,14 +128,33 @@ class SendRuns:
                 arrived.append((born_host, host_flags, frames))
         except LocalProtocolError:  # an address that no record can have
             return None
-        sends = reader.read(arrived, self._origin)
+        sends = reader.read(arrived, self._origin, self._store.settings.max_message_size)
         if sends is None:
-            return None
+            return [_NOTHING] * len(received)
+        return self._store_run(received, arrived, sends)
+
+    def _store_run(
+        self,
+        received: Sequence[tuple[Connection, memoryview]],
+        arrived: Sequence[tuple[bytes, int, memoryview]],
+        sends: "PlainSends",
+    ) -> Sequence[Taken] | None:
+        """Store and answer plain sends as `take` does.
+
+        Args:
+            received: As `take` gets it.
+            arrived: The same, as the reader gets it.
+            sends: The requests that the reader has found.
+        """
+        reader, template = self._reader, self._template
+        if reader is None or template is None:
+            raise AssertionError("the reader has found the sends, and the template is made before")
         targets = sends.targets
         if self._grants is not None or not self._destinations.are_plain(targets):
-            sends = self._permitted(reader, received, arrived, sends)
-            if sends is None:
-                return None
+            permitted = self._permitted(reader, received, arrived, sends)
+            if permitted is None:  # a connection without plain sends may have been left out because of others' number
+                return [(0, b"", not count) for count in sends.counts]
+            sends = permitted
             targets = sends.targets
         waits = self._sending.answers_later
         if waits and not sends.all_wait:
@@ -161,12 +182,12 @@ class SendRuns:
         answers = sends.answers(run, template)
         if waits:
             self._sending.answer_when_flushed(
-                last, [(connection, own) for (connection, _), (_, own) in zip(received, answers, strict=True) if own]
+                last, [(connection, own) for (connection, _), (_, own, _) in zip(received, answers, strict=True) if own]
             )
-            return [(length, b"") for length, _ in answers]
+            return [(length, b"", may_go_on) for length, _, may_go_on in answers]
         return answers
 
-    def take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
+    def take_alone(self, connection: Connection, received: memoryview) -> Taken | None:
         """Handle what was received from the only connection of this turn, as `take` does for several.
 
         Args:
@@ -174,7 +195,8 @@ class SendRuns:
             received: What was received, beginning with a complete frame.
 
         Returns:
-            The number of bytes handled, and the answers that are sent now; None if nothing was handled.
+            The number of bytes handled, the answers that are sent now, and whether what follows may be taken, too; None
+            if nothing was handled, and the first request is to be handled by itself.
         """
         lone, settings = self._lone, self._settings
         if len(received) <= _CODE or received[_CODE] != _DIGIT_OF_SENDS:
@@ -195,7 +217,7 @@ class SendRuns:
             except LocalProtocolError:  # an address that no record can have
                 return None
             stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
-            if stored is not None:
+            if isinstance(stored, tuple):
                 answer, topic, count, size = stored
                 # Counted as in `take`; inlined, because this runs for every lone send.
                 traffic = self._statistics.puts[topic]
@@ -206,7 +228,11 @@ class SendRuns:
                 if seconds >= put_times.FAST_SECONDS:
                     self._statistics.put_times.note(seconds, count)
                     Watchdog.check(began, "storing messages of a request")
-                return len(received), answer
+                return len(received), answer, False
+            if stored is None:
+                return None
+            taken = self._store_run(((connection, received),), ((*born_host, received),), stored)
+            return None if taken is None else taken[0]
         taken = self.take(((connection, received),))
         return None if taken is None else taken[0]
 
@@ -232,7 +258,8 @@ class SendRuns:
             most = self._grants.allowed(received, sends, most)
         if most == counts:
             return sends
-        return reader.read(arrived, self._origin, most) if any(most) else None
+        longest_body = self._store.settings.max_message_size
+        return reader.read(arrived, self._origin, longest_body, most) if any(most) else None
 
     def _count(self, sends: "PlainSends", targets: Sequence[tuple[str, int]], run: "Run") -> None:
         """Count the messages of each topic, where they are of several topics.

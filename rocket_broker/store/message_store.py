@@ -42,7 +42,7 @@ from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
-    from rocket_native import AnswerTemplate, LoneSends, Run, SendReader
+    from rocket_native import AnswerTemplate, LoneSends, PlainSends, Run, SendReader
 
 __all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
@@ -259,7 +259,7 @@ class MessageStore:
         received: memoryview,
         born_host: tuple[bytes, int],
         plain: AbstractSet[tuple[str, int]],
-    ) -> tuple[bytes, str, int, int] | None:
+    ) -> "tuple[bytes, str, int, int] | PlainSends | None":
         """Store the messages of a request and make its answer, in one call of the native core.
 
         Args:
@@ -269,8 +269,9 @@ class MessageStore:
             plain: The queues whose messages are stored as they are.
 
         Returns:
-            The answer, the topic, the number of messages, and the bytes of their records. None if nothing has changed:
-            the request is unusual or refused, or it is not all that was received.
+            The answer, the topic, the number of messages, and the bytes of their records. Otherwise nothing has
+            changed. Then the plain requests that were received are returned; None if the first one is unusual or
+            refused.
         """
         # `takes_runs` and `put_run`'s choice of the index file, inlined: this runs for every lone send.
         if self._committer is not None or self._is_full or self._refusal() is not None:
@@ -284,8 +285,8 @@ class MessageStore:
             stored = sends.store(received, born_host, plain, index, settings.max_message_size, now)
         except (OverflowError, ValueError):  # a number or a topic does not fit its field
             return None
-        if stored is None:
-            return None
+        if not isinstance(stored, tuple):
+            return stored
         answer, queue, tags_codes, size, is_indexed = stored
         count = len(tags_codes)
         if is_indexed:

@@ -9,20 +9,27 @@
 Handling requests of many connections together costs less for each of them. No request waits for others to arrive: only
 connections that were ready in the same turn are handled together. A connection that comes alone, turn after turn, is
 handled at once when it is read. That saves a callback, and with it a system call, for each of its reads.
+
+A request that `take` has left is not offered to it again, unless it was left only because of the number of others.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 from typing import Generic, Protocol, TypeVar
 
 from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 
-__all__ = ["Arrivals"]
+__all__ = ["Arrivals", "Taken"]
 
 logger = logging.getLogger(__name__)
 
+Taken = tuple[int, bytes, bool]
+"""What was taken of a connection: the number of bytes, the frames of the answers, and whether the requests behind them
+may be taken, too. Otherwise the first of these is to be handled by itself."""
+
+_NOTHING: Taken = (0, b"", True)
 _MOST = 64
 """Connections that are handled together at most."""
 
@@ -42,8 +49,12 @@ class _Receiver(Protocol):
             Whether these were all frames, and the answers are sent; otherwise they are sent by `handle_arrived`.
         """
 
-    def handle_arrived(self) -> None:
-        """Handle the other frames, and send all answers."""
+    def handle_arrived(self, *, may_take: bool) -> None:
+        """Handle the other frames, and send all answers.
+
+        Args:
+            may_take: Whether the first of them may be taken.
+        """
 
     def abort(self, reason: str) -> None:
         """Close the connection now."""
@@ -58,8 +69,8 @@ class Arrivals(Generic[_Connection]):
     Args:
         buffer: The memory that the connections receive into.
         take: Handles the first frames of connections without decoding them into commands. It gets what each has
-            received, which begins with a whole frame. It returns for each the number of bytes that it has handled, and
-            the frames of the answers; or None if it has handled none.
+            received, which begins with a whole frame. It returns what it has taken of each; or None if that is nothing,
+            and each connection may be asked again by itself.
         take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
         begin_turn: Called when the first requests of a turn have arrived.
         end_turn: Called when all requests of a turn have been handled.
@@ -82,8 +93,8 @@ class Arrivals(Generic[_Connection]):
     def __init__(
         self,
         buffer: ReceiveBuffer,
-        take: Callable[[Sequence[tuple[_Connection, memoryview]]], Sequence[tuple[int, bytes]] | None],
-        take_alone: Callable[[_Connection, memoryview], tuple[int, bytes] | None],
+        take: Callable[[Sequence[tuple[_Connection, memoryview]]], Sequence[Taken] | None],
+        take_alone: Callable[[_Connection, memoryview], Taken | None],
         begin_turn: Callable[[], None],
         end_turn: Callable[[], None],
         *,
@@ -140,31 +151,32 @@ class Arrivals(Generic[_Connection]):
         """Handle the requests that have arrived, now."""
         connections, self._connections = self._connections, []
         received = [(connection, frames) for connection in connections if (frames := connection.first_frames())]
-        answered = self._take_together(received) if received else ()
+        left = self._take_together(received) if received else {}
         for connection in connections:
-            if connection not in answered:
+            may_take = left.get(connection, True)
+            if may_take is not None:
                 try:
-                    connection.handle_arrived()
+                    connection.handle_arrived(may_take=may_take)
                 except Exception:
                     logger.exception("%s: its requests could not be handled", connection.remote_address)
                     connection.abort("its requests could not be handled")
         self._buffer.used = 0
 
-    def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> Collection[_Connection]:
-        """Handle first frames together; return the connections of which nothing is left."""
+    def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> Mapping[_Connection, bool | None]:
+        """Handle first frames together; return for each connection whether what is left may be taken, None if nothing
+        is left."""
         began = perf_counter()
         try:
             taken = self.take(received)
         except Exception:  # each connection is asked again, and only the one that causes the error is closed
             logger.exception("requests of %d connections could not be handled together", len(received))
-            return ()
+            taken = None
         if taken is None:
-            return ()
+            taken = [_NOTHING] * len(received)
         seconds = (perf_counter() - began) / len(received)
         return {
-            connection
-            for (connection, _), (count, answers) in zip(received, taken, strict=True)
-            if connection.frames_taken(count, answers, seconds)
+            connection: None if connection.frames_taken(count, answers, seconds) else may_take
+            for (connection, _), (count, answers, may_take) in zip(received, taken, strict=True)
         }
 
     def _end(self) -> None:

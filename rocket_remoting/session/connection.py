@@ -27,7 +27,7 @@ from typing import cast
 import msgspec
 
 from rocket_remoting.session.address import counted_address, format_address, host_of, log_peer
-from rocket_remoting.session.arrivals import Arrivals
+from rocket_remoting.session.arrivals import Arrivals, Taken
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.session.session import Session
 from rocket_remoting.session.turns import Turns
@@ -49,7 +49,7 @@ answers are refused on a connection that buffers more than this."""
 Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
 """Handles a request on the event loop. Returns the response; None if `Connection.respond` sends it later, or never."""
 
-TakeFrames = Callable[[Sequence[tuple["Connection", memoryview]]], Sequence[tuple[int, bytes]] | None]
+TakeFrames = Callable[[Sequence[tuple["Connection", memoryview]]], Sequence[Taken] | None]
 
 
 class FramesHandler(msgspec.Struct, frozen=True):
@@ -57,8 +57,8 @@ class FramesHandler(msgspec.Struct, frozen=True):
 
     Attributes:
         codes: The codes of the requests that `take` may handle.
-        take: Called with what each connection has received, which begins with a whole frame. It returns for each the
-            number of bytes that it has handled, and the frames of the answers; or None if it has handled none.
+        take: Called with what each connection has received, which begins with a whole frame. It returns what it has
+            taken of each; or None if that is nothing, and each connection may be asked again by itself.
         take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
         begin_turn: Called when the first requests of a turn of the loop have arrived.
         end_turn: Called when all requests of the turn have been handled.
@@ -66,7 +66,7 @@ class FramesHandler(msgspec.Struct, frozen=True):
 
     codes: frozenset[int]
     take: TakeFrames
-    take_alone: Callable[["Connection", memoryview], tuple[int, bytes] | None]
+    take_alone: Callable[["Connection", memoryview], Taken | None]
     begin_turn: Callable[[], None]
     end_turn: Callable[[], None]
 
@@ -535,7 +535,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
         """As `Arrivals` asks."""
-        if not self.is_known:
+        if not self.is_known and count:
             self._note_request()
         if self._turns is not None:
             self._turns.use(self.counted_as or self, seconds)
@@ -551,11 +551,11 @@ class Connection(asyncio.BufferedProtocol):
             self._outgoing_size += len(answers)
         return False
 
-    def handle_arrived(self) -> None:
+    def handle_arrived(self, *, may_take: bool) -> None:
         """As `Arrivals` asks."""
         self._has_arrived = False
         if self._decoder.pending and not self.is_closed and not self._must_wait():
-            self._handle_all()
+            self._handle_all(may_take=may_take)
         else:
             self._decoder.settle()
         if self._outgoing:
@@ -575,50 +575,52 @@ class Connection(asyncio.BufferedProtocol):
         the loop and no time is counted, and the answers are not collected.
         """
         decoder, turns = self._decoder, self._turns
-        frames, taken = decoder.readable(), None
+        frames, began, may_take = decoder.readable(), None, False
         if frames and (turns is None or not turns.waiting or turns.left(self.counted_as or self) > 0):
             began = perf_counter()
             taken = arrivals.take_alone(self, frames)
             if taken is not None:
-                count, answers = taken
-                if not self.is_known:
+                count, answers, may_take = taken
+                if not self.is_known and count:
                     self._note_request()
                 is_all = decoder.skip_all(count)
                 if answers:
                     self._write(answers)
                 if is_all:
                     return
-                if turns is not None:
-                    turns.use(self.counted_as or self, perf_counter() - began)
                 if self.is_closed or self._must_wait():
+                    if turns is not None:
+                        turns.use(self.counted_as or self, perf_counter() - began)
                     decoder.settle()
                     return
         arrivals.begin_turn()
         try:
-            self._handle_all(may_take=taken is not None)
+            self._handle_all(may_take=may_take, began=began)
         finally:
             arrivals.end_alone()
 
-    def _handle_all(self, seconds: float | None = None, *, may_take: bool = True) -> None:
+    def _handle_all(self, seconds: float | None = None, *, may_take: bool = True, began: float | None = None) -> None:
         """Handle the frames that have been read.
 
         Args:
             seconds: On a server, the time to spend on the peer's requests; by default the rest of its time in this
                 round. The frames left then wait for a later round.
-            may_take: Whether the first frame may be taken; False if that was tried.
+            may_take: Whether the first frame may be taken; False if it was left when that was tried.
+            began: When the handling of what was read began, if that was before this call.
         """
         decoder, turns, party = self._decoder, self._turns, self.counted_as or self
         if turns is None:
             self._handle_until(math.inf, may_take)
             decoder.settle()
         else:
-            begin = end = perf_counter()
+            now = end = perf_counter()
+            begin = now if began is None else began
             until = begin + (turns.left(party) if seconds is None else seconds)
-            if begin < until:
+            if now < until:
                 self._handle_until(until, may_take)
                 end = perf_counter()
-                if seconds is None:
-                    turns.use(party, end - begin)
+            if seconds is None and end > begin:
+                turns.use(party, end - begin)
             # Before another connection is read: the receive buffer is shared, and the frames that wait must leave it.
             decoder.settle()
             # An incomplete frame also counts as pending; then the connection waits for a round in which
@@ -634,11 +636,12 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         try:
             while True:
-                taken = None
+                count = 0
                 if may_take and arrivals is not None and (readable := decoder.readable()):
                     taken = arrivals.take(((self, readable),))
-                if taken is not None:
-                    ((count, answers),) = taken
+                    if taken is not None:
+                        ((count, answers, may_take),) = taken
+                if count:
                     self._note_request()
                     if answers:
                         self._outgoing.append(answers)
@@ -651,7 +654,8 @@ class Connection(asyncio.BufferedProtocol):
                         break
                     (self._answered if command.flag & RESPONSE_FLAG else self._handle)(command)
                     # A client may write pulls and sends together, so sends behind a pull are offered again. Those
-                    # behind a request with one of `codes` that was not taken are not: they would be parsed twice.
+                    # behind a request with one of `codes` that was not taken are not: each may be like it, and would be
+                    # parsed twice.
                     may_take = arrivals is not None and command.code not in arrivals.codes
                 # Flush now, so that asyncio's buffer and with it `_stalled` are up to date for the check
                 # below. Otherwise one read with many pulls could pile up any number of responses.

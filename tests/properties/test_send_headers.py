@@ -42,7 +42,7 @@ def read(data: bytes) -> object:
     places = [made(QueueState(), max_offset=3, tail=file_in(queue, base=60)) for queue in queues]
     run = sends.pack(made(LogState(), tail=file_in(log)), places, None, 1)
     template = AnswerTemplate("7F", ("{a", "b", "c", "d", "e}"))
-    answers = [(taken - len(data), own) for taken, own in sends.answers(run, template)]
+    answers = [(taken - len(data), *own) for taken, *own in sends.answers(run, template)]
     return sends.targets, sends.tags_codes, sends.all_wait, run.result, run.queues, run.key_count, log, queues, answers
 
 
@@ -54,7 +54,7 @@ def sends_in(data: bytes) -> "PlainSends | None":
         waiting=["DELAY"], timed="TIMER_", sys_flags=0x701, most_keys=MAX_KEYS, most_keys_in_all=9_999,
         most_messages=99, most_bytes=1 << 20, most_sends=9, store_host=HOST, keeps_signatures=True,
     )  # fmt: skip
-    return reader.read([(HOST, 0, memoryview(data))], "CLUSTER\x01c")
+    return reader.read([(HOST, 0, memoryview(data))], "CLUSTER\x01c", 1 << 22)
 
 
 def with_space(data: bytes) -> bytes:
@@ -148,3 +148,29 @@ def test_error_inside_the_core_is_an_ordinary_error() -> None:
     run = one.pack(made(LogState(), tail=file_in(bytearray(ROOM))), [place], None, 1)
     with pytest.raises(RuntimeError, match="the native core has a defect"):
         two.answers(run, AnswerTemplate("7F", ("{a", "b", "c", "d", "e}")))
+
+
+@pytest.mark.parametrize(
+    ("data", "counts"),
+    [
+        (send(PROPERTIES) * 3, [3]),
+        (send(PROPERTIES) * 12, [9]),
+        (send(PROPERTIES) + send({"DELAY": "1"}) + send(PROPERTIES), [1]),
+        (send(PROPERTIES) + send(PROPERTIES, bytes(1 << 22 | 1)), [1]),
+        (send({"DELAY": "1"}) + send(PROPERTIES), None),
+        (send(PROPERTIES, bytes(1 << 22 | 1)), None),
+        (send(PROPERTIES)[:-1], None),
+        (send(PROPERTIES)[:19], None),
+    ],
+)
+def test_reading_ends_at_the_first_request_that_is_not_plain(data: bytes, counts: list[int] | None) -> None:
+    """Or that is too large; only where the number of requests ends it may those behind be plain, too."""
+    from rocket_native import AnswerTemplate
+
+    sends = sends_in(data)
+    assert (sends and sends.counts) == counts
+    if sends is not None:
+        room = made(LogState(), tail=file_in(bytearray(ROOM)))
+        run = sends.pack(room, [made(QueueState(), tail=file_in(bytearray(ROOM)))], None, 1)
+        ((_, _, may_go_on),) = sends.answers(run, AnswerTemplate("7F", ("{a", "b", "c", "d", "e}")))
+        assert may_go_on == (counts == [9])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rocket_broker.processors import send_runs
 from rocket_broker.processors.batches import PART_BYTES, PART_MESSAGES
-from rocket_broker.processors.send_runs import MOST_SENDS
+from rocket_broker.processors.send_runs import MOST_SENDS, SendRuns
 from rocket_broker.store import MessageStore
 from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_remoting.session import turns
@@ -152,9 +152,9 @@ class _CountsAlone(MessageStore):
 
     stored_alone = 0
 
-    def put_alone(self, *arguments: Any) -> tuple[bytes, str, int, int] | None:
+    def put_alone(self, *arguments: Any) -> Any:
         stored = super().put_alone(*arguments)
-        self.stored_alone += stored is not None
+        self.stored_alone += isinstance(stored, tuple)
         return stored
 
 
@@ -777,5 +777,35 @@ def test_requests_that_come_into_a_run_only_when_it_is_read_again_are_judged(mon
         refused = [send(PROPERTIES, b="read-only", opaque=n) for n in range(8)]
         first, second = send(PROPERTIES, b"1", opaque=8), send(PROPERTIES, b"2", opaque=9)
         await compare(both, b"".join([first, *refused]), b"".join([second, *refused]))
+
+    with_both(scene, pool=False)
+
+
+def test_sends_to_ordered_topics_that_come_alone_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are stored as a run of what was read already; and a request with a similar code is looked at once."""
+    taken: list[tuple[SendRuns, bytes]] = []
+    take = SendRuns.take
+
+    def noted(self: SendRuns, received: Sequence[tuple[Any, memoryview]]) -> Any:
+        taken.append((self, bytes(received[0][1][16:18])))
+        return take(self, received)
+
+    monkeypatch.setattr(SendRuns, "take", noted)
+
+    async def scene(both: TwoPaths) -> None:
+        for side in (both.at_once, both.one_by_one):
+            header = CreateTopicRequestHeader(
+                topic="orders", default_topic="TBW102", read_queue_nums=4, write_queue_nums=4, perm=6,
+                topic_filter_type="SINGLE_TAG", topic_sys_flag=0, order=True,
+            )  # fmt: skip
+            await side.client.ask_ok(RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        one, two = send(PROPERTIES), send(PROPERTIES, opaque=8)
+        assert await compare_alone(both, one, one) == 0
+        both.at_once.runs.clear()
+        taken.clear()  # the first send makes what later ones need
+        assert await compare_alone(both, one, one + two, frame(b'{"code":34,"opaque":1}' + b" " * 99)) == 0
+        assert both.at_once.runs == [1, 2]
+        own = both.at_once.embedded.broker._send_runs
+        assert [code for runs, code in taken if runs is own and code.startswith(b"3")] == []
 
     with_both(scene, pool=False)

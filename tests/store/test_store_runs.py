@@ -327,7 +327,9 @@ def test_listeners_hear_of_their_queues_of_a_run(
     requests = [send(topic, queue_id) for topic, queue_id in SENT_TO]
     host = bytes(8)
     sends = send_reader().read(
-        [(host, 0, memoryview(b"".join(requests[:2]))), (host, 0, memoryview(b"".join(requests[2:])))], "CLUSTER\x01c"
+        [(host, 0, memoryview(b"".join(requests[:2]))), (host, 0, memoryview(b"".join(requests[2:])))],
+        "CLUSTER\x01c",
+        99,
     )
     assert sends is not None
     assert (sends.targets, sends.topics) == (SENT_TO[:3], ["orders", "tea"])
@@ -462,7 +464,7 @@ def test_sends_are_written_at_once_if_all_files_have_room(lack: dict[str, int], 
         view = memoryview(data) if is_mapped else None
         return made(FileState(), base=base, size=len(data) + 8, allocated=len(data) + room, view=view)
 
-    sends = send_reader().read([(bytes(8), 0, memoryview(send("orders", 1)))], "CLUSTER\x01c")
+    sends = send_reader().read([(bytes(8), 0, memoryview(send("orders", 1)))], "CLUSTER\x01c", 99)
     assert sends is not None
     log_state, queue_state = made(LogState(), end=7), made(QueueState(), max_offset=5)
     size = sends.pack(log_state, [queue_state], None, 1).result[1]

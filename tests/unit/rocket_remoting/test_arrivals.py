@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 import uvloop
 
-from rocket_remoting.session.arrivals import Arrivals
+from rocket_remoting.session import turns
+from rocket_remoting.session.arrivals import Arrivals, Taken
 from rocket_remoting.session.connection import Connection, FramesHandler
 from rocket_remoting.transports.tcp import TcpTransport
 from rocket_remoting.wire.codes import ResponseCode
@@ -34,7 +36,9 @@ class Stand:
         decoded: The bodies of the requests that were not taken.
         turns: How many turns have begun and ended.
         is_broken: Whether a request with the body ``defect`` raises an error when it is taken.
+        looked_at: The bodies of the requests that `_take_first` got, whether they were taken or not.
         arrivals: What the connections share.
+        delay: Seconds that each of its calls takes.
         opened: The connections that were accepted.
         closed: The connections that have ended.
     """
@@ -44,8 +48,10 @@ class Stand:
         self.handled: list[bytes] = []
         self.decoded: list[bytes] = []
         self.turns = [0, 0]
-        self.is_broken = False
+        self.looked_at: list[bytes] = []
+        self.delay = 0.0
         self.arrivals: Arrivals[Connection] | None = None
+        self.is_broken = False
         self.opened: asyncio.Queue[Connection] = asyncio.Queue()
         self.closed: asyncio.Queue[Connection] = asyncio.Queue()
 
@@ -71,24 +77,25 @@ class Stand:
     def _count(self, which: int) -> None:
         self.turns[which] += 1
 
-    def _take(self, received: Sequence[tuple[Connection, memoryview]]) -> list[tuple[int, bytes]] | None:
-        results = [self._take_first(frames) for _, frames in received]
+    def _take(self, received: Sequence[tuple[Connection, memoryview]]) -> list[Taken]:
         self.taken.append(len(received))
-        return results if any(count for count, _ in results) else None
+        return [self._take_first(frames) for _, frames in received]
 
-    def _take_alone(self, connection: Connection, received: memoryview) -> tuple[int, bytes] | None:
-        taken = self._take([(connection, received)])
-        return None if taken is None else taken[0]
+    def _take_alone(self, connection: Connection, received: memoryview) -> Taken | None:
+        (taken,) = self._take([(connection, received)])
+        return taken if taken[0] else None
 
-    def _take_first(self, frames: memoryview) -> tuple[int, bytes]:
+    def _take_first(self, frames: memoryview) -> Taken:
         size = int.from_bytes(frames[:4], "big") + 4
         (command,) = FrameDecoder().feed(frames[:size])
+        self.looked_at.append(bytes(command.body))
+        time.sleep(self.delay)
         if command.code != TAKEN or command.body == b"unusual":
-            return 0, b""
+            return 0, b"", False
         if self.is_broken and command.body == b"defect":
             raise RuntimeError("defect")
         self.handled.append(bytes(command.body))
-        return size, b"".join(RemotingCommand.response(command).encode())
+        return size, b"".join(RemotingCommand.response(command).encode()), True
 
     def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         if command.body == b"pauses":
@@ -159,7 +166,7 @@ class _Receiver:
     def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
         raise AssertionError("nothing is taken")
 
-    def handle_arrived(self) -> None:
+    def handle_arrived(self, *, may_take: bool) -> None:
         self.is_handled = True
 
     def abort(self, reason: str) -> None:
@@ -235,9 +242,10 @@ def test_requests_of_a_connection_that_comes_alone_are_handled_in_order() -> Non
     [(OTHER, b"pull", [b"pull"]), (TAKEN, b"unusual", [b"unusual", b"send", b"send"])],
 )
 def test_requests_behind_one_of_another_kind_are_taken(
-    code: int, body: bytes, decoded: list[bytes], connections: int
+    code: int, body: bytes, decoded: list[bytes], connections: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """But not behind one of their own kind that was not taken: each of them would be read twice."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)  # they are offered again in a later round
 
     async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
         for own in sockets:
@@ -315,6 +323,42 @@ def test_error_closes_a_connection_that_comes_alone(before: bytes, caplog: pytes
     with caplog.at_level(logging.ERROR):
         with_stand(scene, 3)
     assert "RuntimeError: defect" in caplog.text
+
+
+def test_time_of_requests_that_are_not_taken_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a connection that comes alone as for several: looking at requests costs time, too."""
+    used: list[float] = []
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
+    monkeypatch.setattr(turns.Turns, "use", lambda self, party, seconds: used.append(seconds))
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        stand.delay = 0.001
+        for count in (1, 3):
+            for own in sockets[:count]:
+                own.sendall(request(OTHER, 1))
+            for own in sockets[:count]:
+                assert await answers(own, 1) == [1]
+            assert sum(used) >= 0.001 * count
+            used.clear()
+
+    with_stand(scene, 3)
+
+
+@pytest.mark.parametrize("before", [[], [b""]])
+def test_request_that_is_not_taken_is_looked_at_once(before: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it comes alone or with others, first or behind one that was taken; those behind it are not at all."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", 60.0)
+
+    async def scene(stand: Stand, sockets: list[socket.socket]) -> None:
+        for count in (1, 3):
+            for own in sockets[:count]:
+                own.sendall(b"".join(request(TAKEN, 1, body) for body in [*before, b"unusual", b"behind"]))
+            for own in sockets[:count]:
+                await answers(own, len(before) + 2)
+            assert sorted(stand.looked_at) == sorted([*before, b"unusual"] * count)
+            stand.looked_at.clear()
+
+    with_stand(scene, 3)
 
 
 @pytest.mark.parametrize("size", [100, BUFFER_SIZE // 3, BUFFER_SIZE - 100, 3 * BUFFER_SIZE])
