@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["INTERFACE", "has_native_core"]
 
-INTERFACE: Final = 9
+INTERFACE: Final = 10
 """The interface of the native core that this version uses."""
 
 logger = logging.getLogger(__name__)

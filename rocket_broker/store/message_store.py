@@ -61,6 +61,8 @@ _QUEUES_IN_ONE_GO = 100
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK
 _IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 _LONG = 2**63
+_NO_RUN = (LocalProtocolError, OverflowError, ValueError, OSError, StoreFull)
+"""Errors of a run that is not written: a number does not fit its field, or a file has no room."""
 
 
 class FoundMessages(NamedTuple):
@@ -232,14 +234,18 @@ class MessageStore:
             if self.settings.message_index_enable:
                 last_file = index.files[-1] if index.files else NO_FILE
             run = messages.pack(log, queues, last_file, now)
-            is_written, size, last_size, header = run.result
-            if not is_written:
+        except _NO_RUN:
+            return None
+        # What is written must not be stored again, message by message, whatever happens here.
+        is_written, size, last_size, header = run.result
+        if not is_written:
+            try:
                 places = places_for(run, self._files, queues, now)
                 if places is None:
                     return None
                 header = run.write(*places)
-        except (LocalProtocolError, OverflowError, ValueError, OSError, StoreFull):
-            return None
+            except _NO_RUN:
+                return None
         if not is_written:
             log.appended(size, last_size, now)
             if header is not None:
