@@ -14,9 +14,11 @@ is written in C, and a byte that wakes the loop.
 import asyncio
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar, cast
 
@@ -25,27 +27,35 @@ __all__ = ["FlushThread"]
 T = TypeVar("T")
 
 _Call = tuple[Callable[[], object], "asyncio.Future[None]"]
+_Ended = tuple["asyncio.Future[None]", BaseException | None]
 
 
 class FlushThread:
-    """A thread that calls one function after the other for the running loop.
+    """A thread that calls one function after the other for the running loop, until `close` or the end of the loop.
 
     Args:
         name: The name of the thread.
     """
 
     # Invariant: for each entry of _ended there is a byte in the pipe, or the thread is about to write it.
-    __slots__ = ("_calls", "_ended", "_loop", "_reader", "_thread", "_writer")
+    __slots__ = ("__weakref__", "_calls", "_ended", "_loop", "_reader", "_release", "_thread")
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
-        self._ended: deque[tuple[asyncio.Future[None], BaseException | None]] = deque()
-        self._reader, self._writer = os.pipe()
+        self._ended: deque[_Ended] = deque()
+        self._reader, writer = os.pipe()
+        # The thread does not refer to this object. So without `close` both end with the loop, as an executor does.
+        # It is a daemon, so that the process can end, too.
+        self._thread = threading.Thread(target=_run, args=(self._calls, self._ended, writer), name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # too many threads
+            os.close(self._reader)
+            os.close(writer)
+            raise
+        self._release = weakref.finalize(self, _end, self._calls, self._reader)
         self._loop.add_reader(self._reader, self._read)
-        # A daemon, so that a process whose loop was stopped without `close` can end.
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
 
     def run(self, function: Callable[[T], None], argument: T) -> "asyncio.Future[None]":
         """Call a function in the thread, behind the calls that wait there.
@@ -71,19 +81,7 @@ class FlushThread:
         self._loop.remove_reader(self._reader)
         while self._ended:
             self._finish()
-        os.close(self._reader)
-        os.close(self._writer)
-
-    def _run(self) -> None:
-        while (call := self._calls.get()) is not None:
-            function, future = call
-            error: BaseException | None = None
-            try:
-                function()
-            except BaseException as e:
-                error = e
-            self._ended.append((future, error))
-            os.write(self._writer, b"\0")
+        self._release()
 
     def _read(self) -> None:
         os.read(self._reader, 1)
@@ -100,3 +98,24 @@ class FlushThread:
 
     def __repr__(self) -> str:
         return f"<FlushThread: {self._thread.name}, {self._calls.qsize()} wait>"
+
+
+def _run(calls: "SimpleQueue[_Call | None]", ended: "deque[_Ended]", writer: int) -> None:
+    """Make calls until None comes, and then close the writing end of the pipe."""
+    while (call := calls.get()) is not None:
+        function, future = call
+        error: BaseException | None = None
+        try:
+            function()
+        except BaseException as e:
+            error = e
+        ended.append((future, error))
+        del call, function, future, error  # a thread that waits keeps no store alive
+        with suppress(BrokenPipeError):  # the loop has ended
+            os.write(writer, b"\0")
+    os.close(writer)
+
+
+def _end(calls: "SimpleQueue[_Call | None]", reader: int) -> None:
+    calls.put(None)
+    os.close(reader)

@@ -1,13 +1,18 @@
 """The thread that flushes the log: its calls, and how the loop gets their results."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 
 import pytest
 import uvloop
 
 from rocket_broker.store.flush_thread import FlushThread
+
+DESCRIPTORS = Path("/dev/fd")
 
 Run = Callable[[Coroutine[None, None, None]], None]
 
@@ -97,3 +102,29 @@ def test_close_makes_the_calls_that_wait_and_ends_the_thread(run: Run) -> None:
         assert "flush-to-close" not in {each.name for each in threading.enumerate()}
 
     run(main())
+
+
+def test_thread_ends_with_a_loop_that_did_not_close_it(run: Run) -> None:
+    """It keeps neither what it has called nor the pipe."""
+    kept: list[weakref.ref[object]] = []
+
+    class Store:
+        """What the thread flushes."""
+
+        def flush(self, _: int) -> None:
+            """Do nothing."""
+
+    async def main() -> None:
+        store = Store()
+        kept.append(weakref.ref(store))
+        await FlushThread("flush-without-close").run(store.flush, 1)
+
+    run(asyncio.sleep(0))  # a first loop keeps some descriptors for later ones
+    before = set(DESCRIPTORS.iterdir())
+    run(main())
+    gc.collect()
+    for thread in [each for each in threading.enumerate() if each.name == "flush-without-close"]:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert kept[0]() is None
+    assert set(DESCRIPTORS.iterdir()) <= before
