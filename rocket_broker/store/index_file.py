@@ -46,7 +46,7 @@ _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _CHUNK_BITS = 16
 _MOST_SECONDS = 2**31 - 1
-_LATEST = 2**63 - 1
+_EARLIEST, _LATEST = -(2**63), 2**63 - 1
 # Two megabytes of entries: a file has 20 million entries with Apache's default settings.
 _ENTRIES_IN_ONE_GO = 100_000
 _ENTRIES_A_STEP = 1_000
@@ -290,7 +290,8 @@ class IndexFile(IndexState):
             _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
             if offset != self.end_offset:  # otherwise the header is right, and an entry has the time in seconds only
                 timestamp = stored_at(offset)
-                latest = min(self.begin_timestamp + seconds * 1000 + 999, _LATEST)  # a damaged header has any begin
+                latest = self.begin_timestamp + seconds * 1000 + 999
+                latest = max(_EARLIEST, min(latest, _LATEST))  # a damaged file has any numbers
                 self.end_timestamp, self.end_offset = latest if timestamp is None else timestamp, offset
         self._write_header(view)
         # When other messages get the offsets of lost ones, the entries of the lost ones would look right.

@@ -333,3 +333,8 @@ def test_last_timestamp_fits_its_field_after_a_crash(disk: Disk) -> None:
     file.begin_timestamp, file.end_offset = 2**63 - 1, 5
     file.cut(FOREVER, lambda *_: True, lambda _: None)
     assert (file.end_timestamp, file.end_offset) == (2**63 - 1, 0)
+    file.begin_timestamp, file.end_offset = -(2**63), 5
+    seconds = HEADER + 4 * SMALL["max_hash_slot_num"] + 20 + 12
+    overwrite(disk, index_file(disk), seconds, struct.pack(">i", -5))
+    file.cut(FOREVER, lambda *_: True, lambda _: None)
+    assert file.end_timestamp == -(2**63)
