@@ -21,7 +21,7 @@ from rocket_broker.settings.properties_file import entries_of, read_properties
 from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.store.errors import StoreError, StoreLocked
-from rocket_broker.store.files import SIGNATURE, OsFileSystem
+from rocket_broker.store.files import APACHES_SIGNATURE, OsFileSystem
 from rocket_broker.store.gap import is_gap
 from rocket_broker.store.index_file import file_size
 from rocket_broker.store.layout import StoreLayout
@@ -75,8 +75,8 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     """
     with _clear_errors():
         opened = _open(path, config)
-        with _lock(opened.settings) as is_signed:
-            found = opened.survey(is_signed=is_signed)
+        with _lock(opened.settings) as is_apaches:
+            found = opened.survey(is_apaches=is_apaches)
     if as_json:
         _echo_json(_as_dict(found))
     else:
@@ -159,8 +159,8 @@ def repair_command(*, path: Path, config: Path | None, applies: bool, yes: bool,
 
 def _show_repair(opened: "_Opened", path: Path, config: Path | None, *, as_json: bool) -> bool:
     """Print what a repair would do; return whether there is nothing to repair."""
-    with _lock(opened.settings) as is_signed:
-        found = opened.survey(is_signed=is_signed)
+    with _lock(opened.settings) as is_apaches:
+        found = opened.survey(is_apaches=is_apaches)
     plan = _plan(opened, found, has_config=config is not None)
     if as_json:
         _echo_json({"applied": False, "plan": asdict(plan)})
@@ -176,7 +176,7 @@ def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, a
     """Repair the store; return whether it is sound afterwards. From the survey on, no broker can open the store."""
     lock = OsFileSystem().lock(opened.settings.lock_path)
     try:
-        found = opened.survey(is_signed=lock.is_signed)
+        found = opened.survey(is_apaches=lock.is_apaches)
         plan = _plan(opened, found, has_config=config is not None)
         if not as_json:
             print_survey(opened.layout.root, found)
@@ -190,8 +190,8 @@ def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, a
     logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # the report below says the rest
     kept_in = asyncio.run(repair(opened.layout, opened.settings, plan, SystemClock(), lock))
     opened = _open(path, config)
-    with _lock(opened.settings) as is_signed:
-        after = opened.survey(is_signed=is_signed)
+    with _lock(opened.settings) as is_apaches:
+        after = opened.survey(is_apaches=is_apaches)
     if as_json:
         report = {"applied": True, "plan": asdict(plan), "kept_in": str(kept_in), "after": _as_dict(after)}
         _echo_json(report)
@@ -216,8 +216,8 @@ class _Opened:
     timers: TimerSettings
     exists: Callable[[str], bool]
 
-    def survey(self, *, is_signed: bool) -> Survey:
-        """Survey the store, with a progress bar on a terminal; `is_signed` as for `survey`."""
+    def survey(self, *, is_apaches: bool) -> Survey:
+        """Survey the store, with a progress bar on a terminal; `is_apaches` as for `survey`."""
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -229,7 +229,7 @@ class _Opened:
             task = bar.add_task("", total=len(log) * self.layout.log_file_size)
             progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
             index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
-            found = survey(self.layout, progress, self.exists, index_file_size, is_signed=is_signed)
+            found = survey(self.layout, progress, self.exists, index_file_size, is_apaches=is_apaches)
         found.short_timer_files = list(map(str, files_of_wrong_size(self.timers)))
         return found
 
@@ -322,7 +322,7 @@ def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
 def _lock(settings: StoreSettings) -> Iterator[bool]:
     """Keep brokers from opening the store within the block; warn if this process may not lock it.
 
-    Return whether the lock file is signed.
+    Return whether Apache's broker was the last one that opened it.
     """
     try:
         lock = OsFileSystem().lock(settings.lock_path)
@@ -331,18 +331,18 @@ def _lock(settings: StoreSettings) -> Iterator[bool]:
             raise
         problem = f"{settings.lock_path}: {e.strerror}, so it is not known whether a broker has the store open"
         click.echo(f"Warning: {problem}", err=True)
-        yield _is_signed(settings.lock_path)
+        yield _is_apaches(settings.lock_path)
         return
     try:
-        yield lock.is_signed
+        yield lock.is_apaches
     finally:
         lock.release()
 
 
-def _is_signed(path: Path) -> bool:
-    """Return whether a lock file that this process may not lock is signed; False if it cannot be read either."""
+def _is_apaches(path: Path) -> bool:
+    """Return whether Apache's broker was the last one that wrote into a lock file that this process may not lock."""
     try:
-        return path.read_bytes() == SIGNATURE
+        return path.read_bytes().startswith(APACHES_SIGNATURE)
     except OSError:
         return False
 

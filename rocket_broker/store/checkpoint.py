@@ -19,7 +19,7 @@
 The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
 them. The mark says where exactly to begin; it is ours, and Apache's brokers keep the bytes that they don't
 know. It stays true when they write to the store later on; that the log is still the one it was made for is
-seen by the record before it. Whether they have written is seen by the lock file (`FileLock.is_signed`): they write the
+seen by the record before it. Whether they have written is seen by the lock file (`FileLock.is_apaches`): they write the
 timestamps at a stop and at most once in ten seconds, so a short visit may not change them.
 """
 

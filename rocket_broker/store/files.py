@@ -22,7 +22,7 @@ from typing import Protocol
 from rocket_broker.files.private_files import FILE_MODE, make_private_directory
 from rocket_broker.store.errors import StoreLocked
 
-__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "SIGNATURE", "FileLock", "FileSystem", "OsFileSystem"]
+__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
 
 PAGE_SIZE = 4096
 """The unit of settings that count pages, as in Apache's broker."""
@@ -30,8 +30,10 @@ SECTOR_SIZE = 512
 """Bytes that a disk writes completely or not at all; many disks do so with more."""
 MAP_PAGE_SIZE = max(PAGE_SIZE, mmap.PAGESIZE)
 """Bytes of a page of a map. A write to a map needs space for the whole page."""
+APACHES_SIGNATURE = b"lock"
+"""What Apache's DefaultMessageStore (4.9.7 and 5.3.3) writes into the lock file when it opens a store."""
 SIGNATURE = b"skit"
-"""The content of a lock file when our store was the last that opened the directory. Apache's writes "lock"."""
+"""What our store writes over Apache's signature."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
 """Linux's flags of fallocate."""
@@ -48,8 +50,8 @@ class FileLock(Protocol):
     """A lock that is held until it is released."""
 
     @property
-    def is_signed(self) -> bool:
-        """Whether the locked file contains our signature. A directory never does."""
+    def is_apaches(self) -> bool:
+        """Whether Apache's broker has opened the store since `sign`: its signature is in the locked file."""
 
     def sign(self) -> None:
         """Write our signature into the locked file, and wait until it is on the disk."""
@@ -321,8 +323,8 @@ class _OsFileLock:
             raise
 
     @property
-    def is_signed(self) -> bool:
-        return os.pread(self._descriptor, len(SIGNATURE), 0) == SIGNATURE
+    def is_apaches(self) -> bool:
+        return os.pread(self._descriptor, len(APACHES_SIGNATURE), 0) == APACHES_SIGNATURE
 
     def sign(self) -> None:
         os.pwrite(self._descriptor, SIGNATURE, 0)
@@ -346,7 +348,7 @@ class _OsDirectoryLock:
             # A network file system may support locks of files only.
 
     @property
-    def is_signed(self) -> bool:
+    def is_apaches(self) -> bool:
         return False
 
     def sign(self) -> None:

@@ -20,10 +20,10 @@
     behind the trusted part is written once more: a flush may have failed on it, and the next flush would not report
     that.
 10. Each queue begins with its first message that the log still has.
-11. The checkpoint gets a mark, if it has no correct one. If another broker had the store open since, the checkpoint
+11. The checkpoint gets a mark, if it has no correct one. If Apache's broker had the store open since, the checkpoint
     says that the log need not contain the deletions of topics before its end.
-12. The lock file is signed, until another broker overwrites the signature. This comes last: before step 11 the
-    checkpoint does not tell what that broker may have done.
+12. Apache's signature in the lock file is replaced by ours. This comes last: before step 11 the checkpoint does not
+    tell what Apache's broker may have done.
 
 A message that was acknowledged after a flush is before the mark or is whole, so it is found. A message that the crash
 has torn is cut off with all behind it; none of these was acknowledged after a flush. Queues and index have exactly the
@@ -209,8 +209,7 @@ class Recovery:
         log.flushed = min(report.trusted_to, log.end)
         self._set_mark(mark)
         # 12.
-        if not self.locks[0].is_signed:
-            self.locks[0].sign()
+        self._sign()
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
         logger.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
@@ -219,8 +218,8 @@ class Recovery:
     def _set_mark(self, mark: Mark | None) -> None:
         """Write a mark if the checkpoint has none, and from where on the log records deletions."""
         log, checkpoint, report = self._files.log, self._files.checkpoint, self._report
-        # Another broker may have deleted topics, up to the present end, without a record in the log.
-        is_own = mark is not None and self.locks[0].is_signed
+        # Apache's broker may have deleted topics, up to the present end, without a record in the log.
+        is_own = mark is not None and not self.locks[0].is_apaches
         deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
         if self._files.settings.is_replica:
             deletions_from = _EVERYTHING  # the log may be that of Apache's broker, now and later
@@ -232,6 +231,14 @@ class Recovery:
             checkpoint.set_mark(mark, deletions_from)
         elif deletions_from != checkpoint.deletions_from:
             checkpoint.set_mark(mark, deletions_from)
+
+    def _sign(self) -> None:
+        store_lock = self.locks[0]
+        if store_lock.is_apaches:
+            try:
+                store_lock.sign()
+            except OSError as e:  # the next start only takes this broker's messages for Apache's, too
+                logger.warning("%s: cannot be written: %s", self._files.settings.lock_path, e.strerror)
 
     def give_up(self) -> None:
         """Close a store that could not be opened; until step 8 a store that was stopped in order stays so."""

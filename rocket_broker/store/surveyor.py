@@ -56,13 +56,13 @@ def survey(
     exists: Callable[[str], bool] = lambda topic: True,
     index_file_size: int = 0,
     *,
-    is_signed: bool,
+    is_apaches: bool,
 ) -> Survey:
     """Read the whole store and return its contents and damage.
 
     Args:
         layout: The store's files.
-        is_signed: Whether our broker was the last one that opened the store (`FileLock.is_signed`).
+        is_apaches: Whether Apache's broker was the last one that opened the store (`FileLock.is_apaches`).
         progress: Called at intervals with the offset of the log that has been reached.
         exists: Returns whether a topic exists.
         index_file_size: Size that the files of the index should have, in bytes; 0: any.
@@ -70,7 +70,7 @@ def survey(
     entries = EntryScan(layout)
     damaged_heads = entries.damaged_heads()
     while True:
-        reading = _Reading(layout, entries, exists, damaged_heads, is_signed=is_signed)
+        reading = _Reading(layout, entries, exists, damaged_heads, is_apaches=is_apaches)
         found = reading.run(progress)
         if not reading.misplaced:
             break
@@ -104,7 +104,7 @@ class _Reading:
         exists: Callable[[str], bool],
         damaged_heads: dict[int, str],
         *,
-        is_signed: bool,
+        is_apaches: bool,
     ) -> None:
         self.misplaced: dict[int, str] = {}
         self._layout = layout
@@ -118,8 +118,8 @@ class _Reading:
         self._deleted_at: dict[str, int] = {}
         self._began_anew_at: dict[str, int] = {}
         self._mark, deletions_from = _checkpoint(layout)
-        # The log need not have the deletions of a broker that opened the store after the mark (`Recovery`).
-        self._deletions_from = deletions_from if is_signed else _FOREVER
+        # The log need not have the deletions of Apache's broker, if that opened the store after the mark (`Recovery`).
+        self._deletions_from = _FOREVER if is_apaches else deletions_from
         self._was_killed = (layout.root / "abort").exists()
         self._trusted_to = self._mark.offset if self._mark is not None and self._was_killed else _FOREVER
         self._missing_files = [int(path.name) for path in layout.missing_files()]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from rocket_broker.store import MessageStore, PutStatus, StoreSettings
-from rocket_broker.store.files import SIGNATURE, OsFileSystem
+from rocket_broker.store.files import OsFileSystem
 from rocket_broker.store.index_file import file_size
 from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.repair import RepairPlan, plan_repair, repair
@@ -235,8 +235,7 @@ class ToolsMachine(RuleBasedStateMachine):
         sizes = self._settings(root)
         layout = self._layout(root)
         index_size = file_size(sizes.max_hash_slot_num, sizes.max_index_num)
-        is_signed = (root / "lock").read_bytes() == SIGNATURE
-        found = survey(layout, None, self._exists, index_size, is_signed=is_signed)
+        found = survey(layout, None, self._exists, index_size, is_apaches=False)
         return found, plan_repair(layout, sizes, found)
 
     def _layout(self, root: Path) -> StoreLayout:

@@ -1,12 +1,13 @@
 """A file system in memory that keeps only synced data in a crash, and any part of the rest."""
 
 import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from rocket_broker.store.errors import StoreLocked
-from rocket_broker.store.files import PAGE_SIZE, SECTOR_SIZE, SIGNATURE
+from rocket_broker.store.files import APACHES_SIGNATURE, PAGE_SIZE, SECTOR_SIZE, SIGNATURE
 
 _BLANK_PAGE = bytes(PAGE_SIZE)
 
@@ -26,6 +27,7 @@ class FaultyFileSystem:
         sync_error: Raised by the next syncs.
         create_error: Raised when the next files are made.
         is_read_only: Whether the system took every write from now on away, after an error of the disk.
+        is_unsignable: Whether there is no space for the signature of a lock file.
         unremovable: Files that cannot be removed.
         syncs: Paths synced so far, in order.
         modified: When a file was last written, as a test says; 0 otherwise.
@@ -37,7 +39,7 @@ class FaultyFileSystem:
         self.free_pages: int | None = None
         self.sync_error: OSError | None = None
         self.create_error: OSError | None = None
-        self.is_read_only = False
+        self.is_read_only = self.is_unsignable = False
         self.unremovable: set[Path] = set()
         self.syncs: list[Path] = []
         self.modified: dict[Path, int] = {}
@@ -261,10 +263,15 @@ class _Lock:
         self._path = path
 
     @property
-    def is_signed(self) -> bool:
-        return self._file_system.read(self._path, 0, len(SIGNATURE)) == SIGNATURE
+    def is_apaches(self) -> bool:
+        size = len(APACHES_SIGNATURE)
+        return not self._file_system.is_directory(self._path) and (
+            self._file_system.read(self._path, 0, size) == APACHES_SIGNATURE
+        )
 
     def sign(self) -> None:
+        if self._file_system.is_unsignable:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._file_system.allocate(self._path, 0, len(SIGNATURE))
         self._file_system.write(self._path, 0, memoryview(SIGNATURE))
         self._file_system.sync(self._path)

@@ -618,6 +618,13 @@ def test_last_message_is_found_behind_a_damaged_one(disk: Disk) -> None:
     assert decode_record(last).body == given[-1]
 
 
+def sign_as_apache(disk: Disk) -> None:
+    """Write what Apache's broker writes into the lock file when it opens a store."""
+    path = disk.root / "lock"
+    disk.file_system.allocate(path, 0, 4)
+    disk.file_system.write(path, 0, memoryview(b"lock"))
+
+
 def test_deletions_are_read_from_the_log_after_another_broker_wrote(disk: Disk) -> None:
     """It writes into the lock file, and may have deleted topics without a deletion record."""
     store = disk.open()
@@ -628,6 +635,18 @@ def test_deletions_are_read_from_the_log_after_another_broker_wrote(disk: Disk) 
     mark = Mark(end, end // 2, end)
     stop(disk.open())
     assert read_mark(disk.bytes_of(checkpoint)) == (mark, 0)
-    overwrite(disk, disk.root / "lock", 0, b"lock")
+    sign_as_apache(disk)
     stop(disk.open())
     assert read_mark(disk.bytes_of(checkpoint)) == (mark, end)
+    assert disk.bytes_of(disk.root / "lock") == b"skit"
+
+
+def test_lock_file_that_cannot_be_signed_is_reported(faulty_disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """The store opens: without the signature, the next start is only more careful."""
+    stop(faulty_disk.open())
+    sign_as_apache(faulty_disk)
+    assert isinstance(faulty_disk.file_system, FaultyFileSystem)
+    faulty_disk.file_system.is_unsignable = True
+    stop(faulty_disk.open())
+    assert f"{faulty_disk.root / 'lock'}: cannot be written: No space left on device" in caplog.text
+    assert faulty_disk.open() is not None
