@@ -16,8 +16,9 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from rocket_broker.files.private_files import FILE_MODE, make_private_directory
 from rocket_broker.store.errors import StoreLocked
@@ -308,12 +309,18 @@ class OsFileSystem:
 class _OsFileLock:
     """Two locks on one file: Java's kind keeps Apache's broker out, the other a store of this process."""
 
+    _held: ClassVar[set[tuple[int, int]]] = set()
+    """Device and inode of the files that this process has locked."""
+
     def __init__(self, path: Path) -> None:
+        # A lock of fcntl ends when its process closes any descriptor of the file, so a locked file is not opened again.
+        with suppress(FileNotFoundError):
+            if _inode(path.stat()) in self._held:
+                raise StoreLocked(path)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             # Java's FileLock is a lock of fcntl, and Apache's DefaultMessageStore locks byte 0. Such a lock
-            # does not exclude another store of this process, and ends when the process closes any descriptor
-            # of the file: hence flock.
+            # does not exclude a child of this process that has inherited the descriptor: hence flock.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as e:
@@ -321,6 +328,8 @@ class _OsFileLock:
             if e.errno in (errno.EAGAIN, errno.EACCES):
                 raise StoreLocked(path) from None
             raise
+        self._inode = _inode(os.fstat(self._descriptor))
+        self._held.add(self._inode)
 
     @property
     def is_apaches(self) -> bool:
@@ -332,6 +341,7 @@ class _OsFileLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+        self._held.discard(self._inode)
 
 
 class _OsDirectoryLock:
@@ -356,6 +366,10 @@ class _OsDirectoryLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def _inode(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _allocate(descriptor: int, start: int, length: int) -> None:

@@ -16,7 +16,7 @@ from rocket_broker.inspection.store_cli import store as command
 from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
 from rocket_broker.settings.properties_file import entries_of
 from rocket_broker.settings.timer_settings import SLOTS
-from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
+from rocket_broker.store import MessageStore, StoreLocked, StoreMessage, StoreSettings
 from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.log_scan import Damage, read_log
 from rocket_broker.tables.topic_table import TopicTable
@@ -669,6 +669,18 @@ def test_store_in_use_is_not_changed(root: Path) -> None:
         )
     assert len(run("dump", root).stdout.splitlines()) == 300
     asyncio.run(store.stop())
+
+
+def test_refused_store_stays_locked_for_other_processes(root: Path) -> None:
+    """A lock of fcntl, which Apache's broker respects, would end if this process closed the file."""
+    store = opened(root)
+    with pytest.raises(StoreLocked):
+        opened(root)
+    program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
+    other = subprocess.run([sys.executable, "-c", program, root / "lock"], capture_output=True, text=True, check=False)
+    assert "BlockingIOError" in other.stderr
+    asyncio.run(store.stop())
+    asyncio.run(opened(root).stop())
 
 
 @pytest.mark.parametrize("is_missing", [False, True])
