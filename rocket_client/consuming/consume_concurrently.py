@@ -131,7 +131,6 @@ class ConcurrentConsumption(ListenerConsumption):
         # Whether batches were left because there was no capacity, so that _on_capacity is registered with it.
         self._watches_capacity = False
         self._send_backs: set[asyncio.Task[None]] = set()
-        self._cleaner: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         waiting = sum(len(run.messages) for run in self._work)
@@ -139,7 +138,7 @@ class ConcurrentConsumption(ListenerConsumption):
 
     def start(self) -> None:
         """Start the search for calls that take longer than `consume_timeout`; in broadcasting it finds none."""
-        self._cleaner = asyncio.create_task(self._clean_expired(), name=f"expired messages of {self._group}")
+        self._lasting_task = self._loop.create_task(self._clean_expired(), name=f"expired messages of {self._group}")
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """Prepare the calls of a queue that was assigned."""
@@ -187,14 +186,6 @@ class ConcurrentConsumption(ListenerConsumption):
         if self._capacity is not None and self._watches_capacity:
             self._watches_capacity = False
             self._capacity.unwatch(self._on_capacity)
-
-    def _is_loop_ending(self) -> bool:
-        """Return whether all tasks were cancelled, as by `asyncio.run` when its main function has ended.
-
-        It then waits for the tasks, so workers that start now would consume what waits, without any end.
-        """
-        # Nothing else cancels the cleaner, except `stop`.
-        return self._cleaner is not None and self._cleaner.cancelling() > 0
 
     def _start_workers(self, count: int, *, pulls_first: bool = False) -> None:
         if self._is_loop_ending():
@@ -513,8 +504,8 @@ class ConcurrentConsumption(ListenerConsumption):
         self.close()
         self._unwatch_capacity()
         deadline = self._loop.time() + timeout
-        if self._cleaner is not None:
-            await cancel([self._cleaner])
+        if self._lasting_task is not None:
+            await cancel([self._lasting_task])
         # Workers first, because the outcomes of their calls may begin further returns.
         for tasks in (self._workers, self._send_backs):
             if tasks:

@@ -9,8 +9,10 @@
     Reject, or      sent to the dead letter topic, then settled; if sending fails, the queue waits as for Suspend
     too often       (too often: reconsume times ≥ max; unlimited by default)
     unreadable body as for Reject, without a call
-    the driver's    no further call; if the consumer still runs after 5 s, as for an exception
+    the driver's    no further call in this task; as for an exception, after 5 s
     task is cancelled
+    all tasks are   no further call
+    cancelled
 
 Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once. A driver's steps
 before a call::
@@ -108,7 +110,8 @@ class OrderlyConsumption(ListenerConsumption):
         return f"<OrderlyConsumption {self._group}: {len(self._drivers)} queues>"
 
     def start(self) -> None:
-        """Do nothing: drivers start with their queues."""
+        """Start to watch for the end of the loop; drivers start with their queues."""
+        self._lasting_task = self._loop.create_task(_wait_to_be_cancelled(), name=f"loop end of {self._group}")
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """Start the driver of a queue that was assigned."""
@@ -304,7 +307,7 @@ class OrderlyConsumption(ListenerConsumption):
             context: The group and queue, for the listener.
         """
         driver = self._drivers.get(process_queue)
-        if driver is not None and not self._is_over(process_queue):
+        if driver is not None and not self._is_over(process_queue) and not self._is_loop_ending():
             if messages:
                 work = self._drive_on(process_queue, messages, context, driver)
             else:
@@ -385,12 +388,19 @@ class OrderlyConsumption(ListenerConsumption):
         self.close()
         calling = [driver.task for queue, driver in self._drivers.items() if queue.calls]
         calling += self._last_calls
-        await cancel([driver.task for queue, driver in self._drivers.items() if not queue.calls])
+        idle = [driver.task for queue, driver in self._drivers.items() if not queue.calls]
+        if self._lasting_task is not None:
+            idle.append(self._lasting_task)
+        await cancel(idle)
         if calling:
             _, late = await asyncio.wait(calling, timeout=timeout)
             self._log_late_calls(len(late), timeout)
             await cancel(late)
         self._drivers.clear()
+
+
+async def _wait_to_be_cancelled() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome]:

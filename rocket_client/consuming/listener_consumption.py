@@ -56,6 +56,15 @@ class ListenerConsumption:
         self._loop = asyncio.get_running_loop()
         self._stopped = False
         self._settle_scheduled = False
+        # Runs from `start` to `stop`. Besides `stop`, only the end of the loop cancels it, together with all tasks.
+        self._lasting_task: asyncio.Task[None] | None = None
+
+    def _is_loop_ending(self) -> bool:
+        """Return whether all tasks were cancelled, as by `asyncio.run` when its main function has ended.
+
+        It then waits for the tasks, so tasks that start now would consume what waits, without any end.
+        """
+        return self._lasting_task is not None and self._lasting_task.cancelling() > 0
 
     def _context(self, process_queue: ProcessQueue) -> ConsumeContext:
         queue = self._namespace.unwrap_queue(process_queue.message_queue)

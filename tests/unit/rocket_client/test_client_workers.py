@@ -116,6 +116,26 @@ def test_no_call_begins_after_all_tasks_were_cancelled(
     assert all(offset <= end.heard_before for offset in end.script.commits)
 
 
+class AbandonedLong(Abandoned):
+    """As `Abandoned`, but a cancelled task ends only after a minute; the loop runs until then."""
+
+    async def _watch(self) -> None:
+        try:
+            await super()._watch()
+        finally:
+            await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("says", [never_wait, wait, swallow])
+@pytest.mark.parametrize("settings", [{"concurrency": 1}, {"concurrency": 20}, {"orderly": True}], ids=str)
+def test_no_call_begins_while_a_cancelled_task_takes_long_to_end(
+    says: Callable[[], Awaitable[None]], settings: dict[str, Any]
+) -> None:
+    end = AbandonedLong(says, **settings)
+    assert 0 < end.heard_before < 1000
+    assert len(end.script.heard) == end.heard_before
+
+
 @pytest.mark.parametrize("orderly", [False, True])
 def test_listener_that_catches_the_cancellation_of_its_task_gets_the_next_messages(
     virtual: VirtualTime, orderly: bool
