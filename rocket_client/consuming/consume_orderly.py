@@ -9,8 +9,9 @@
     Reject, or      sent to the dead letter topic, then settled; if sending fails, the queue waits as for Suspend
     too often       (too often: reconsume times ≥ max; unlimited by default)
     unreadable body as for Reject, without a call
-    the driver's    no further call in this task; as for an exception, after 5 s
-    task is cancelled
+    the driver's    no further call in this task; as for an exception, after 5 s; but as for its outcome, at once, if
+    task is         the listener has caught the cancellation
+    cancelled
     all tasks are   no further call
     cancelled
 
@@ -31,7 +32,7 @@ in the listener.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from rocket_client.connection.client import cancel
 from rocket_client.consuming.listener import (
@@ -115,12 +116,12 @@ class OrderlyConsumption(ListenerConsumption):
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """Start the driver of a queue that was assigned."""
-        context = self._context(process_queue)
         driver = _Driver()
-        driver.task = self._loop.create_task(
-            self._drive(process_queue, context, driver), name=f"orderly listener of {self._group}"
-        )
+        self._start_driver(driver, self._drive(process_queue, self._context(process_queue), driver))
         self._drivers[process_queue] = driver
+
+    def _start_driver(self, driver: "_Driver", work: Coroutine[object, object, None]) -> None:
+        driver.task = self._loop.create_task(work, name=f"orderly listener of {self._group}")
 
     def detach(self, process_queue: ProcessQueue) -> None:
         """End the driver of a queue that was revoked, after its call under way."""
@@ -141,8 +142,19 @@ class OrderlyConsumption(ListenerConsumption):
         if driver is not None:
             driver.arrival.set()
 
-    async def _drive(self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver") -> None:
+    async def _drive(
+        self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver", pause: float | None = None
+    ) -> None:
+        """Make the calls of a queue until it is revoked or the consumer stops.
+
+        Args:
+            process_queue: The queue.
+            context: The group and queue, for the listener.
+            driver: The queue's driver, whose task runs this.
+            pause: Seconds that the queue waits before its first call; None for no wait.
+        """
         lock_retry = FIRST_LOCK_RETRY
+        await _suspend(pause)
         while not self._is_over(process_queue):
             if not process_queue.has_waiting:
                 # No task runs between the check and this line, so no arrival is missed.
@@ -171,11 +183,11 @@ class OrderlyConsumption(ListenerConsumption):
                     pause = await self._consume_in_a_row(process_queue, context, driver)
             if self._is_over(process_queue):
                 return
-            if driver.task.cancelling():  # and the listener has caught it
-                self._loop.call_later(LOCAL_RETRY_DELAY, self._replace_driver, process_queue, [], context)
+            if driver.task.cancelling():  # The listener has caught the cancellation.
+                self._replace_task(process_queue, context, driver, pause)
                 return
             if pause is not None:
-                await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
+                await _suspend(pause)
             elif driver.calls >= _CALLS_IN_A_ROW:
                 driver.calls = 0
                 await asyncio.sleep(0)
@@ -196,6 +208,13 @@ class OrderlyConsumption(ListenerConsumption):
                 return pause
             if not self._may_go_on(process_queue):
                 return None
+
+    def _replace_task(
+        self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver", pause: float | None
+    ) -> None:
+        """Go on in another task, unless the loop ends: the driver's task counts as cancelled until it is over."""
+        if not self._is_loop_ending():
+            self._start_driver(driver, self._drive(process_queue, context, driver, pause))
 
     def _may_go_on(self, process_queue: ProcessQueue) -> bool:
         """Return whether the steps before a call can be left out: none of them would have to wait."""
@@ -293,26 +312,18 @@ class OrderlyConsumption(ListenerConsumption):
             return None
         except asyncio.CancelledError:
             if not self._is_over(process_queue):
-                self._loop.call_later(LOCAL_RETRY_DELAY, self._replace_driver, process_queue, messages, context)
+                self._loop.call_later(LOCAL_RETRY_DELAY, self._retry_cancelled_call, process_queue, messages, context)
             raise
         finally:
             process_queue.end()
 
-    def _replace_driver(self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext) -> None:
-        """Start the queue's driver anew: its task was cancelled in a call, but the loop and the consumer still run.
-
-        Args:
-            process_queue: The queue.
-            messages: Those of the call; none if the listener has consumed them.
-            context: The group and queue, for the listener.
-        """
+    def _retry_cancelled_call(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext
+    ) -> None:
+        """Start the queue's driver anew: its task was cancelled in a call, but the loop and the consumer still run."""
         driver = self._drivers.get(process_queue)
         if driver is not None and not self._is_over(process_queue) and not self._is_loop_ending():
-            if messages:
-                work = self._drive_on(process_queue, messages, context, driver)
-            else:
-                work = self._drive(process_queue, context, driver)
-            driver.task = self._loop.create_task(work, name=f"orderly listener of {self._group}")
+            self._start_driver(driver, self._drive_on(process_queue, messages, context, driver))
 
     async def _drive_on(
         self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext, driver: "_Driver"
@@ -324,8 +335,7 @@ class OrderlyConsumption(ListenerConsumption):
         finally:
             process_queue.end()
         del messages
-        await asyncio.sleep(pause or 0)
-        await self._drive(process_queue, context, driver)
+        await self._drive(process_queue, context, driver, pause)
 
     def _outcomes_of_failure(
         self, process_queue: ProcessQueue, messages: Sequence[MessageExt], error: BaseException
@@ -397,6 +407,11 @@ class OrderlyConsumption(ListenerConsumption):
             self._log_late_calls(len(late), timeout)
             await cancel(late)
         self._drivers.clear()
+
+
+async def _suspend(seconds: float | None) -> None:
+    if seconds is not None:
+        await asyncio.sleep(min(max(seconds, MIN_SUSPEND), MAX_SUSPEND))
 
 
 async def _wait_to_be_cancelled() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rocket_client import Suspend
 from rocket_client.core.process_queue import ProcessQueue
 from rocket_remoting import ResponseCode
 from rocket_remoting.wire.record import decode_records
@@ -163,3 +164,56 @@ def test_listener_that_catches_the_cancellation_of_its_task_gets_the_next_messag
 
     both = pulled(ResponseCode.SUCCESS, 7, record(5) + record(6))
     play(virtual, scene, both, committed=5, orderly=orderly, concurrency=1)
+
+
+class CancelsItself:
+    """A listener whose task is cancelled 0.01 s after each call has begun; it catches the cancellation.
+
+    Attributes:
+        began: The times of the calls, from the first one on.
+    """
+
+    def __init__(self, outcome: Any = None) -> None:
+        self._times: list[float] = []
+        self._outcome = outcome
+
+    @property
+    def began(self) -> list[float]:
+        return [round(time - self._times[0], 3) for time in self._times]
+
+    async def __call__(self) -> Any:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        self._times.append(loop.time())
+        loop.call_later(0.01, task.cancel)
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        return self._outcome
+
+
+@pytest.mark.parametrize("orderly", [False, True])
+def test_queue_does_not_wait_after_a_call_that_catches_its_cancellation(virtual: VirtualTime, orderly: bool) -> None:
+    says = CancelsItself()
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = says
+        await asyncio.sleep(60)
+        assert [message.queue_offset for message in script.heard] == [5, 6, 7, 8]
+
+    four = pulled(ResponseCode.SUCCESS, 9, b"".join(map(record, range(5, 9))))
+    play(virtual, scene, four, committed=5, orderly=orderly, concurrency=1)
+    assert says.began == [0, 0.01, 0.02, 0.03]
+
+
+def test_ordered_queue_waits_as_a_call_that_catches_its_cancellation_asks(virtual: VirtualTime) -> None:
+    says = CancelsItself(Suspend(3))
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = says
+        await asyncio.sleep(10)
+        assert {message.queue_offset for message in script.heard} == {5}
+        script.says = None
+        await asyncio.sleep(10)
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 6, record(5)), committed=5, orderly=True)
+    assert says.began == [0, 3.01, 6.02, 9.03]
