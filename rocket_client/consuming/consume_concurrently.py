@@ -258,7 +258,7 @@ class ConcurrentConsumption(ListenerConsumption):
             self._remove_ended_runs()
             if not work or self._stopped or not self._has_capacity():
                 return
-            if is_being_cancelled():  # and the listener has caught it
+            if is_being_cancelled():  # the listener has caught the cancellation
                 self._schedule_start()
                 return
             run = work[0]

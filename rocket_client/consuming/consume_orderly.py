@@ -183,7 +183,7 @@ class OrderlyConsumption(ListenerConsumption):
                     pause = await self._consume_in_a_row(process_queue, context, driver)
             if self._is_over(process_queue):
                 return
-            if driver.task.cancelling():  # The listener has caught the cancellation.
+            if driver.task.cancelling():  # the listener has caught the cancellation
                 self._replace_task(process_queue, context, driver, pause)
                 return
             if pause is not None:
