@@ -82,8 +82,8 @@ STEERING = frozenset(
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
 _random_bits = _random.getrandbits
-# Held for the moment in which headers begin to share: several threads may derive headers from the same ones. A
-# finalizer may run in this moment and do so, too; therefore the lock is reentrant.
+# Held for the moment in which headers begin to share, or make a value of their own: several threads may derive headers
+# from the same ones. A finalizer may run in this moment and do so, too; therefore the lock is reentrant.
 _sharing = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_sharing.acquire, after_in_parent=_sharing.release, after_in_child=_sharing.release)
@@ -132,15 +132,17 @@ class MessageHeaders(Mapping[str, object]):
         shared = self._shared
         if shared is None:
             with _sharing:
+                made: dict[str, object] = {}
                 shared = self._shared
                 if shared is None:
-                    # In this order: a thread that makes a value sets its own one first, and then looks for shared ones.
-                    shared, own = {}, self._values
-                    self._shared = shared
+                    # Complete before other threads see it: they would make another id. No finalizer can derive headers
+                    # from these in between, because nothing is called and no object is made.
+                    own = self._values
                     if ID in own:
-                        shared.setdefault(ID, own[ID])
+                        made[ID] = own[ID]
                     if TIMESTAMP in own:
-                        shared.setdefault(TIMESTAMP, own[TIMESTAMP])
+                        made[TIMESTAMP] = own[TIMESTAMP]
+                    self._shared = shared = made
         if now_ms is not None and TIMESTAMP not in shared:
             shared.setdefault(TIMESTAMP, now_ms)
         headers = MessageHeaders.__new__(MessageHeaders)
@@ -261,8 +263,8 @@ class MessageHeaders(Mapping[str, object]):
         """Copy and pickle headers with their id and timestamp, which would be made anew in each copy otherwise."""
         return MessageHeaders.adopt, (self._completed().copy(),)
 
-    # Several threads may make a value at once. `setdefault` is atomic, so all return the first one. Headers that share
-    # values may be derived meanwhile, so `_shared` is read again.
+    # Several threads may make a value at once. `setdefault` is atomic, so all return the first one. Others may derive
+    # headers meanwhile: `_shared` is read again under the lock, and a value that is set before they do is copied.
 
     def _made_id(self) -> object:
         shared = self._shared
@@ -270,10 +272,12 @@ class MessageHeaders(Mapping[str, object]):
         if made is None:
             made = new_id()
             if shared is None:
-                made = self._values.setdefault(ID, made) or made
-                shared = self._shared
-            if shared is not None:
-                made = shared.setdefault(ID, made) or made
+                with _sharing:
+                    shared = self._shared
+                    if shared is None:
+                        self._values[ID] = made = self._values.setdefault(ID, made) or made
+                        return made
+            made = shared.setdefault(ID, made) or made
         self._values[ID] = made
         return made
 
@@ -281,9 +285,13 @@ class MessageHeaders(Mapping[str, object]):
         shared = self._shared
         made = None if shared is None else shared.get(TIMESTAMP)
         if not isinstance(made, int):
-            made = _set_timestamp(self._values if shared is None else shared, current_clock().now_ms())
-            if shared is None and self._shared is not None:
-                made = _set_timestamp(self._shared, made)
+            made = current_clock().now_ms()
+            if shared is None:
+                with _sharing:
+                    shared = self._shared
+                    if shared is None:
+                        return _set_timestamp(self._values, made)
+            made = _set_timestamp(shared, made)
         self._values[TIMESTAMP] = made
         return made
 

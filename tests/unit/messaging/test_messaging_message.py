@@ -229,3 +229,30 @@ def test_threads_that_read_a_timestamp_at_once_read_the_same(derived: bool) -> N
     with use_clock(Interrupting(read)) as clock:
         first = headers.timestamp
         assert clock.heard == [first] == [headers.timestamp]
+
+
+class WatchedValues(dict[str, object]):
+    """Values of headers; another thread derives headers from these as soon as the headers share their id."""
+
+    headers: MessageHeaders
+    heard: str | None = None
+
+    def __contains__(self, name: object) -> bool:
+        if self.heard is None and self.headers._shared is not None:
+            self.heard = "begun"
+            thread = Thread(target=self._derive)
+            thread.start()
+            thread.join()
+        return super().__contains__(name)
+
+    def _derive(self) -> None:
+        self.heard = self.headers.sharing({}).id
+
+
+def test_threads_that_derive_headers_at_once_derive_the_same_id() -> None:
+    """Of headers that have an id when the first thread begins."""
+    values = WatchedValues({"id": "mine"})
+    values.headers = MessageHeaders.adopt(values)
+    assert values.headers.annotated("n", 1).id == "mine"
+    assert "n" not in values.headers
+    assert values.heard == "mine"
