@@ -63,7 +63,7 @@ def received_headers(headers: MessageHeaders, is_sent: Callable[[str], bool]) ->
         ValueError: A header cannot be encoded in JSON or UTF-8, so a real broker could not carry it.
     """
     values: dict[str, object] = {}
-    for name, value in headers.present.items():
+    for name, value in headers._present.items():
         if value is None or not is_sent(name):
             continue
         if isinstance(value, str):

@@ -63,7 +63,7 @@ class InMemoryProducerBinding(ProducerBinding):
                 `chaos` has dropped the connection at each attempt.
         """
         headers, payload = message.headers, message.payload
-        if self._faults is None and self._steers.isdisjoint(headers.present):
+        if self._faults is None and self._steers.isdisjoint(headers._present):
             self._destination.put(payload, self._received_headers(headers, payload), None, headers)
             return
         headers = spelt(headers, self._spellings)

@@ -172,7 +172,7 @@ class RocketProducerBinding(ProducerBinding):
         headers = message.headers
         try:
             properties = to_properties(headers)
-            if not _WITH_FIELDS.isdisjoint(headers.present):
+            if not _WITH_FIELDS.isdisjoint(headers._present):
                 self._set_fields(properties, headers)
         except ValueError as error:
             raise BinderError(

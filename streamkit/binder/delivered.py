@@ -53,7 +53,7 @@ class DeliveredMessage(Struct, eq=False):
         """Return the message for the call with that `deliveryAttempt`."""
         delivered = self.message
         headers = delivered.headers
-        values = {**headers.present, DELIVERY_ATTEMPT: number}
+        values = {**headers._present, DELIVERY_ATTEMPT: number}
         if self.acknowledgment is not None:
             values[ACKNOWLEDGMENT] = self.acknowledgment
         self.attempt = attempt = message_of(delivered.payload, headers.sharing(values), self.conversions)

@@ -176,7 +176,7 @@ class SendingHandler:
             MessageConversionError: The payload cannot be converted to its content type.
             MessageDeliveryError: The message has no partition key or a wrong partition, or asks for a transaction.
         """
-        needs_check = not self._checked_headers.isdisjoint(message.headers.present)
+        needs_check = not self._checked_headers.isdisjoint(message.headers._present)
         if needs_check:
             self._refuse(message)
         if self._key is not None and (key := self._key(message)) is not None:

@@ -141,7 +141,7 @@ class _PayloadReader:
         if conversions and self in conversions:
             return conversions[self]
         headers = message.headers
-        content_type = headers.present.get(CONTENT_TYPE)
+        content_type = headers._present.get(CONTENT_TYPE)
         if type(content_type) is not str or not content_type:
             content_type = headers.content_type or self._default
         payload = message.payload
@@ -193,7 +193,7 @@ class _PayloadWriter:
 
     def write(self, message: Message[object]) -> Message[bytes]:
         headers = message.headers
-        given = headers.present.get(CONTENT_TYPE)
+        given = headers._present.get(CONTENT_TYPE)
         content_type = given if type(given) is str and given else headers.content_type or self._default
         try:
             payload = message.payload

@@ -103,8 +103,11 @@ class MessageHeaders(Mapping[str, object]):
     if TYPE_CHECKING:
 
         @property
-        def present(self) -> Mapping[str, object]:
-            """The headers, with `id` and `timestamp` only if these were made or set already."""
+        def _present(self) -> Mapping[str, object]:
+            """The headers, with `id` and `timestamp` only if these were made or set already.
+
+            Only for modules of the framework, which must not change them.
+            """
             ...
 
     def __init__(self, values: Mapping[str, object] | None = None) -> None:
@@ -311,7 +314,7 @@ class MessageHeaders(Mapping[str, object]):
 
 if not TYPE_CHECKING:
     # Another name of the slot: it is read six times for each message, and a property takes ten times as long.
-    MessageHeaders.present = MessageHeaders._values
+    MessageHeaders._present = MessageHeaders._values
 
 
 def _set_timestamp(values: dict[str, object], made: int) -> int:

@@ -144,7 +144,7 @@ class Inbox:
             return messages
         return [
             Message(each.payload, each.headers.annotated(ID, _id(mark, number)))
-            if _IDS.isdisjoint(each.headers.present)
+            if _IDS.isdisjoint(each.headers._present)
             else each
             for each, number in zip(messages, run.results, strict=False)
         ]

@@ -199,6 +199,12 @@ def test_messages_can_be_copied_and_pickled() -> None:
         assert same.headers.id == message.headers.id
 
 
+def test_headers_offer_no_dictionary_to_change() -> None:
+    """No public attribute is the dictionary in which the headers are kept."""
+    headers = Message("a").headers
+    assert not [name for name in dir(headers) if name[0] != "_" and isinstance(getattr(headers, name), dict)]
+
+
 class Interrupting:
     """A clock in whose first question another thread reads the timestamp of a message, or derives one from it."""
 
