@@ -89,8 +89,9 @@ class InMemoryMember(ConsumerBinding):
         if not self._is_durable:
             self._home.forget(self._group)
 
-    wake: Callable[[GroupQueue], None]
-    """Handle the messages of a queue: it has new messages, or it belongs to this member now."""
+    @abstractmethod
+    def wake(self, source: GroupQueue) -> None:
+        """Handle the messages of a queue: it has new messages, or it belongs to this member now."""
 
     @abstractmethod
     async def _finish(self, timeout: float) -> None:
@@ -133,7 +134,12 @@ class InMemoryConsumerBinding(InMemoryMember, Settler[GroupQueue, Delivery]):
         self._driver: Driver[GroupQueue, Delivery] = self._driver_type(
             destination, self, call_receiver, size=size, window=WINDOW
         )
-        self.wake = self._driver.wake
+        if type(self).wake is InMemoryConsumerBinding.wake:
+            self.wake = self._driver.wake  # type: ignore[method-assign]  # saves a call for each message
+
+    def wake(self, source: GroupQueue) -> None:
+        """Handle the messages of a queue: it has new messages, or it belongs to this member now."""
+        self._driver.wake(source)
 
     async def pause(self) -> None:
         """Begin no calls until `resume`."""

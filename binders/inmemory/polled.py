@@ -20,7 +20,7 @@ class InMemoryPolledSource(InMemoryMember, PolledSource):
         self._arrived = asyncio.Event()
         super().start()
 
-    def wake(self, queue: GroupQueue) -> None:
+    def wake(self, source: GroupQueue) -> None:
         """Wake the polls that wait for a message."""
         self._arrived.set()
 

@@ -83,7 +83,7 @@ class Settler(ABC, Generic[S, D]):
         """Deliver nothing again: messages that wait for `redeliver` stay unsettled."""
 
 
-class Driver(Generic[S, D]):
+class Driver(ABC, Generic[S, D]):
     """Calls the receiver for one member of a group.
 
     A driver calls nothing until `wake` is called with a source.
@@ -117,8 +117,9 @@ class Driver(Generic[S, D]):
         self._is_running = True
         self._calls = Calls(self._binding)
 
-    wake: Callable[[S], None]
-    """Begin calls with the messages of a source: it has new messages, or it may begin now."""
+    @abstractmethod
+    def wake(self, source: S) -> None:
+        """Begin calls with the messages of ``source``: it has new messages, or it may begin now."""
 
     def recall(self, source: S) -> None:
         """Cancel the call of a source that this member loses, if the call still waits for a permit."""
@@ -300,7 +301,12 @@ class ConcurrentDriver(Driver[S, D]):
             room=self._room,
             start_worker=lambda: self._calls.begin(self._work()),
         )
-        self.wake = self._turns.wake
+        if type(self).wake is ConcurrentDriver.wake:
+            self.wake = self._turns.wake  # type: ignore[method-assign]  # saves a call for each message
+
+    def wake(self, source: S) -> None:
+        """Begin calls with the messages of ``source``: it has new messages, or it may begin now."""
+        self._turns.wake(source)
 
     def interrupt(self) -> None:
         """Begin no more calls, and end the waits for redeliveries; calls in flight go on."""

@@ -8,6 +8,7 @@ run it to its end in the sender's own thread (`streamkit.messaging.handler.drive
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -33,16 +34,8 @@ Delivery: TypeAlias = Callable[[Message[object]], Coroutine[object, None, bool]]
 RunOnLoop: TypeAlias = Callable[[Coroutine[object, None, bool]], bool]
 
 
-class MessageDispatcher:
+class MessageDispatcher(ABC):
     """Keeps handlers and passes messages to them."""
-
-    dispatch: Delivery
-    """Pass on a message; return True if it was handled, or queued for the executor.
-
-    Raises:
-        NoSubscriberError: There is no handler, and one is required.
-        MessagingError: No handler handled it.
-    """
 
     def __init__(self, channel_name: str, executor: Executor | None = None, run_on_loop: RunOnLoop = drive) -> None:
         """Make a dispatcher without handlers.
@@ -86,6 +79,15 @@ class MessageDispatcher:
     def _replace(self, subscriptions: Sequence[Subscription]) -> None:
         self._subscriptions = tuple(subscriptions)
         self._any_async = any(subscription.is_async for subscription in subscriptions)
+
+    @abstractmethod
+    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
+        """Pass a message on; return True if it was handled or queued for the executor.
+
+        Raises:
+            NoSubscriberError: There is no handler, and one is required.
+            MessagingError: No handler handled it.
+        """
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
         """Pass on `messages` in their order, up to the first that fails.
@@ -170,12 +172,22 @@ class UnicastingDispatcher(MessageDispatcher):
         super().__init__(channel_name, executor, run_on_loop)
         self._load_balancing = load_balancing
         self._failover = failover
-        self.dispatch = self._try_handlers if executor is None else partial(self._dispatch_later, executor)
+        if executor is None and type(self).dispatch is UnicastingDispatcher.dispatch:
+            self.dispatch = self._try_handlers  # type: ignore[method-assign]  # saves a call for each message
 
-    async def _dispatch_later(self, executor: Executor, message: Message[object]) -> bool:
+    async def dispatch(self, message: Message[object]) -> bool:
+        """Pass a message to one handler; return True if it was handled or queued for the executor.
+
+        Raises:
+            NoSubscriberError: There is no handler.
+            MessageHandlingError: The only handler that was tried raised.
+            AllHandlersFailed: Every handler raised.
+        """
+        if self._executor is None:
+            return await self._try_handlers(message)
         # The handlers are chosen when the task runs, so a handler that is removed until then does not get the
         # message.
-        self._queue(executor, self._try_handlers, message)
+        self._queue(self._executor, self._try_handlers, message)
         return True
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:

@@ -5,8 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
+import pytest
+
+from binders.inmemory.consumer import ConcurrentConsumerBinding, InMemoryMember
+from binders.inmemory.group import Delivery, GroupQueue
 from streamkit import Message, StreamApplication
 from streamkit.binder.binder import BindingState
+from streamkit.binder.drivers import ConcurrentDriver, Driver
 
 Send = Callable[[str], Awaitable[object]]
 
@@ -186,3 +191,41 @@ def test_worker_that_is_cancelled_leaves_its_message_to_another() -> None:
             await until(lambda: handled == ["a", "b"])
 
     asyncio.run(main())
+
+
+def test_drivers_and_bindings_may_override_wake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each calls the method that it overrides."""
+    woken: list[str] = []
+
+    class NotingDriver(ConcurrentDriver[GroupQueue, Delivery]):
+        def wake(self, source: GroupQueue) -> None:
+            woken.append("driver")
+            super().wake(source)
+
+    class NotingBinding(ConcurrentConsumerBinding):
+        _driver_type = NotingDriver
+
+        def wake(self, source: GroupQueue) -> None:
+            woken.append("binding")
+            super().wake(source)
+
+    async def main() -> None:
+        heard: list[str] = []
+
+        async def note(text: str) -> None:
+            heard.append(text)
+
+        async with listening(note) as (_, send):
+            woken.clear()
+            await send("x")
+            await until(lambda: heard == ["x"])
+
+    monkeypatch.setattr("binders.inmemory.binder.ConcurrentConsumerBinding", NotingBinding)
+    asyncio.run(main())
+    assert woken == ["binding", "driver"]
+
+
+@pytest.mark.parametrize("kind", [Driver, InMemoryMember])
+def test_classes_without_wake_are_abstract(kind: type[object]) -> None:
+    """So a subclass that lacks it is refused when it is made, and not at its first message."""
+    assert "wake" in getattr(kind, "__abstractmethods__", ())

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -14,7 +15,7 @@ from streamkit.errors import (
     MessageHandlingError,
     NoSubscriberError,
 )
-from streamkit.messaging import BroadcastingDispatcher, Message, RoundRobin, UnicastingDispatcher
+from streamkit.messaging import BroadcastingDispatcher, Message, MessageDispatcher, RoundRobin, UnicastingDispatcher
 from streamkit.messaging.handler import drive
 from streamkit.settlement import Reject
 
@@ -391,3 +392,30 @@ def test_repr_shows_channel_and_handlers():
     dispatcher = UnicastingDispatcher("c")
     dispatcher.add_handler(HandlerObject())
     assert repr(dispatcher) == "UnicastingDispatcher('c', handlers=[HandlerObject])"
+
+
+class Noting(UnicastingDispatcher):
+    """A dispatcher of an application that sees each message first."""
+
+    def __init__(self) -> None:
+        super().__init__("c")
+        self.seen: list[object] = []
+
+    def dispatch(self, message: Message[object]) -> Coroutine[object, None, bool]:
+        self.seen.append(message.payload)
+        return super().dispatch(message)
+
+
+def test_dispatcher_may_override_dispatch() -> None:
+    """The handler is called by the method that it overrides."""
+    recorder = Recorder()
+    dispatcher = Noting()
+    dispatcher.add_handler(recorder.handler("one"))
+    assert dispatch(dispatcher)
+    assert (dispatcher.seen, recorder.calls) == (["a"], ["one"])
+
+
+def test_dispatcher_without_dispatch_is_refused_when_it_is_made() -> None:
+    """And not at its first message."""
+    with pytest.raises(TypeError, match="dispatch"):
+        MessageDispatcher("c")  # type: ignore[abstract]
