@@ -55,12 +55,12 @@ def new(*, names: tuple[str, ...], binder: str | None, is_binder: bool, director
         raise click.UsageError("--on and --binder exclude each other: --on chooses the binder of an application")
     package = _package(name)
     target = directory or Path(name)
-    if target.exists() and any(target.iterdir()):
-        raise click.ClickException(f"{target} exists and is not empty; choose another --directory")
     filling = {"name": name, "package": package, "Class": "".join(map(str.capitalize, name.split("-")))}
     if is_binder:
         _refuse_known_type(name)
     try:
+        if target.exists() and any(target.iterdir()):
+            raise click.ClickException(f"{target} exists and is not empty; choose another --directory")
         if is_binder:
             _write(target, _TEMPLATES / "binder", filling)
         else:

@@ -178,6 +178,13 @@ def test_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
     )
 
 
+def test_directory_that_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
+    """Such as one whose name is too long."""
+    result = make("shop", "--directory", tmp_path / ("x" * 300))
+    assert result.exit_code == 1
+    assert result.output.endswith("xxx: File name too long; choose another --directory\n")
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     """A directory that is not empty is left as it is."""
     (tmp_path / "mine.txt").write_text("mine")
