@@ -192,10 +192,11 @@ class _Planner:
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
         type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        if isinstance(type_, Header | Headers | Payload):
+        if isinstance(type_, Header | Headers | Payload) or type_ in (Header, Headers, Payload):
+            marker = f"{type_.__name__}()" if isinstance(type_, type) else repr(type_)
             raise self._wrong(
                 f"has parameter {parameter.name!r} with a marker in place of its type: write "
-                f"Annotated[..., {type_!r}] with the type first"
+                f"Annotated[..., {marker}] with the type first"
             )
         for mark in (*marks, parameter.default):
             getter = self._marked(parameter, type_, mark)

@@ -130,6 +130,10 @@ def header_as_annotation(payload: str, key: Header("k")) -> None:  # type: ignor
     """Have a marker in place of the type."""
 
 
+def header_without_parentheses(payload: str, key: Header) -> None:
+    """Have the class of a marker in place of the type."""
+
+
 class NotJson:
     """A class without JSON form."""
 
@@ -152,6 +156,7 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
         (two_payloads, "has two parameters for the payload, 'first' and 'second'"),
         (two_payloads, r'mark the other with Annotated\[str, Header\("second"\)\] or Annotated'),
         (header_as_annotation, r"'key' with a marker in place of its type: write Annotated\[..., Header\(name='k', "),
+        (header_without_parentheses, r"'key' with a marker in place of its type: write Annotated\[..., Header\(\)\]"),
         (variadic, r"takes \*payloads: str; name each argument"),
         (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined"),
         (unreadable, "cannot be given its parameter 'payload': .*NotJson is neither a dataclass"),
