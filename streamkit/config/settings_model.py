@@ -11,8 +11,8 @@
 
 Applications may describe their own settings by models of pydantic; the methods here have the names of pydantic's. The
 framework's own models do not use pydantic: importing it and preparing its models takes longer than reading all
-settings. The annotations of a model are judged when its class is defined; if they are text that names what is defined
-later, when its fields are first needed. What reads a field is made when a value for it is first read.
+settings. The annotations of a model are judged when its class is defined; annotations that are text and name a class
+defined later are judged when the fields are first needed. What reads a field is made when a value for it is first read.
 
 A field may have these types::
 
@@ -489,8 +489,8 @@ def _class_reader(annotation: object, class_: object, is_prepared: bool) -> Read
     if class_ in _COLLECTIONS or issubclass(class_, Mapping):
         raise TypeError(f"{shown}: the type of its values is missing, as in list[str] or dict[str, str]")
     raise TypeError(
-        f"{shown}: settings cannot have this type, unless Before (streamkit.config.setting_values) annotates it with a "
-        f"function that makes a {class_.__name__} of the raw value: Annotated[{class_.__name__}, Before(function)]"
+        f"{shown}: settings cannot have this type, unless a function makes it of the raw value: write "
+        f"Annotated[{class_.__name__}, Before(function)] (streamkit.config.setting_values)"
     )
 
 
@@ -500,10 +500,18 @@ def _union_reader(annotation: Any, members: tuple[object, ...], is_prepared: boo
     if len(others) == 1:
         return _optional(readers[0])
     for each in others:
-        inner, _ = _without_notes(each)
-        if isinstance(inner, type) and issubclass(inner, SettingsModel):
-            raise TypeError(f"{inner.__name__}: a group of settings cannot be a member of a union of several types")
+        group = _group_in(each)
+        if group is not None:
+            raise TypeError(f"{group.__name__}: a group of settings cannot be one of several types of a union")
     return _reader_of_pydantic(annotation)
+
+
+def _group_in(annotation: object) -> type[SettingsModel] | None:
+    """Return a group of settings that an annotation consists of or contains, or None."""
+    inner, _ = _without_notes(annotation)
+    if get_origin(inner) is None:
+        return inner if isinstance(inner, type) and issubclass(inner, SettingsModel) else None
+    return next(filter(None, map(_group_in, get_args(inner))), None)
 
 
 def _is_read_by_pydantic(class_: type) -> bool:

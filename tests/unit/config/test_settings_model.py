@@ -233,6 +233,8 @@ class Point:
         (dict, r"dict: .*dict\[str, str\]"),
         (tuple[int, str], r"tuple\[int, str\]: .*tuple\[int, \.\.\.\]"),
         (Nested | str, "Nested: .*union"),
+        (list[Nested] | str, "Nested: .*union"),
+        (dict[str, Annotated[Nested, "note"]] | str | None, "Nested: .*union"),
         (list["Nested"], "Nested"),
         (Annotated[int, setting(default=3)] | None, "default"),
     ],
