@@ -38,7 +38,7 @@ def expect_settings(context: click.Context, place: str, first: str, settings: Se
             raise click.NoSuchOption(key, possibilities=near, ctx=context)
         if not setting.startswith("--"):
             if before.startswith("--") and not {".", "="} & set(before):
-                raise click.NoSuchOption(before, ctx=context)  # with the value that was meant for it
+                raise click.NoSuchOption(before, ctx=context)  # the argument after it was meant as its value
             raise click.UsageError(
                 f"{without_secrets(setting)!r} is not a setting: write settings as --key=value", context
             )
