@@ -15,6 +15,7 @@ out (:mod:`streamkit.binder.binder`).
 # ruff: noqa: N818 - a decision that can be raised is no error
 
 from datetime import timedelta
+from types import AsyncGeneratorType, GeneratorType
 from typing import Final, TypeAlias
 
 from streamkit.errors import StreamkitError
@@ -147,6 +148,7 @@ class Reject(_Decision):
 
 Settlement: TypeAlias = Accept | Requeue | Reject
 _RAISED = (Requeue, Reject)
+_GENERATORS = (GeneratorType, AsyncGeneratorType)
 
 
 def raise_returned(result: object) -> None:
@@ -155,6 +157,12 @@ def raise_returned(result: object) -> None:
     Raises:
         Requeue: The handler returned it.
         Reject: The handler returned it.
+        TypeError: The handler returned a generator. Nothing iterates that, so the handler has done nothing.
     """
     if isinstance(result, _RAISED) or result is Requeue or result is Reject:
         raise result
+    if isinstance(result, _GENERATORS):
+        raise TypeError(
+            f"{result.__qualname__} has a yield, so it returned a generator, which nothing iterates: return a list, or "
+            "register the function with @app.function"
+        )

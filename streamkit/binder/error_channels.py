@@ -12,11 +12,11 @@ A binding with several destinations has one channel for each destination, on eve
 
 import logging
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
 from typing import Final, TypeAlias
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.channel import PublishSubscribeChannel
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.message import ErrorMessage
 from streamkit.messaging.portal import Portal
 from streamkit.settlement import raise_returned
@@ -92,8 +92,7 @@ class ErrorChannels:
         handled = handler is not None
         try:
             if handler is not None:
-                result = await handler(error)
-                raise_returned(await result if type(result) is CoroutineType else result)
+                raise_returned(await awaited(await handler(error)))
             if channel is not None and channel.subscribers:
                 handled = await channel.asend(error) or handled
         finally:

@@ -4,7 +4,7 @@ A stage returns when all results of its message have passed through the followin
 failure at any stage fails the original message.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
@@ -12,6 +12,7 @@ from streamkit.functions.streams import StreamFunction
 from streamkit.listeners.arguments import Reader
 from streamkit.listeners.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
 from streamkit.messaging.converter import CompositeMessageConverter
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.headers import SEND_TO_DESTINATION
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_converter import type_name, without_none
@@ -129,8 +130,7 @@ async def items_of(result: object, pool: Callable[[], Executor]) -> AsyncIterato
     Raises:
         TypeError: The result is neither.
     """
-    if isinstance(result, Awaitable):
-        result = await result
+    result = await awaited(result)
     if isinstance(result, AsyncIterator):
         try:
             async for item in result:

@@ -8,11 +8,11 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import cast, get_args, get_origin
+from typing import get_args, get_origin
 
 from streamkit.binder.binder import BindingState
 from streamkit.binder.binding_service import BindingService
@@ -46,7 +46,7 @@ from streamkit.listeners.invocation import ListenerHandler, Outputs, SendElsewhe
 from streamkit.listeners.listener import Listener
 from streamkit.listeners.listener_threads import ListenerPools
 from streamkit.messaging.converter import CompositeMessageConverter
-from streamkit.messaging.handler import is_async
+from streamkit.messaging.handler import awaited, is_async
 from streamkit.messaging.message import ErrorMessage, Message
 
 __all__ = ["FunctionWiring", "ResultTarget"]
@@ -277,8 +277,8 @@ class FunctionWiring:
 
     async def _call(self, definition: Definition, one: RegisteredFunction, arguments: Mapping[str, object]) -> object:
         if is_async(one.function):
-            return await cast("Awaitable[object]", one.function(**arguments))
-        return await call_on_thread(self._pool(definition), one.function, **arguments)
+            return await awaited(one.function(**arguments))
+        return await awaited(await call_on_thread(self._pool(definition), one.function, **arguments))
 
     def _pool(self, definition: Definition) -> Executor:
         return self._threads.get(f"{definition} supplier", 1)

@@ -12,7 +12,6 @@ A listener returns None, a list with one settlement for each message it was give
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import CoroutineType
 from typing import Any, Final, TypeGuard, cast, get_args, get_origin
 
 from streamkit.binder.batch import Batch
@@ -27,6 +26,7 @@ from streamkit.listeners.arguments import (
 )
 from streamkit.listeners.invocation import ListenerHandler, call_on_thread
 from streamkit.listeners.listener import Header
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_converter import type_name
 from streamkit.settlement import Settlement
@@ -125,8 +125,7 @@ class BatchListenerHandler(ListenerHandler):
             result = await cast("Awaitable[object]", self.function(*positional, **keywords))
         else:
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
-        if type(result) is CoroutineType:
-            result = await result
+        result = await awaited(result)
         if _are_settlements(result):
             batch.settle(result)
         elif result == [] and not self._outputs:

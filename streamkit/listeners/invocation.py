@@ -1,8 +1,8 @@
 """Invocation of listeners: from an input channel to the function, and from its result to the outputs.
 
 `async def` listeners run on the application's loop, `def` listeners on threads of their binding or of their error
-channel. A coroutine that a listener returns is awaited on the loop, and its result is the listener's: the listener is a
-`def` decorator around an `async def`, or lacks an `await`. Otherwise its message would count as consumed, and be lost.
+channel. An awaitable that a listener returns is awaited on the loop, and its result is the listener's
+(`streamkit.messaging.handler.awaited`). Otherwise its message would count as consumed, and be lost.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
-from types import CoroutineType
 from typing import Final, Protocol
 
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT
 from streamkit.expression import Expression
 from streamkit.listeners.arguments import ArgumentPlan, describe, lists_messages
 from streamkit.listeners.listener import Listener
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.headers import (
     DELAY,
     DELAY_LEVEL,
@@ -151,8 +151,9 @@ class ListenerHandler:
             result = await waiting
         else:
             result = await call_on_thread(self._pool(), function, *positional, **keywords)
-        if type(result) is CoroutineType:
-            result = await result
+        if result is None:
+            return
+        result = await awaited(result)
         if result is not None and (sending := self._answer(result, message.headers)) is not None:
             await sending
 
@@ -206,8 +207,7 @@ class ErrorListenerOnThread:
 
     async def handle_message(self, message: Message[object]) -> object:
         """Call the listener with ``message`` and return its result."""
-        result = await call_on_thread(self._pool(), self.function, message)
-        return await result if type(result) is CoroutineType else result
+        return await awaited(await call_on_thread(self._pool(), self.function, message))
 
     def __repr__(self) -> str:
         return f"<ErrorListenerOnThread {describe(self.function)}>"

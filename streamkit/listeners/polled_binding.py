@@ -1,7 +1,6 @@
 """Polled bindings: the part of a running application that a pollable source uses."""
 
 from collections.abc import Awaitable, Callable
-from types import CoroutineType
 from typing import cast
 
 from streamkit.binder.binding import InputBinding
@@ -10,7 +9,7 @@ from streamkit.listeners.arguments import Reader
 from streamkit.listeners.input_settings import InputSettings
 from streamkit.listeners.invocation import call_on_thread
 from streamkit.listeners.listener_threads import ListenerPools
-from streamkit.messaging.handler import is_async
+from streamkit.messaging.handler import awaited, is_async
 from streamkit.messaging.message import Message
 from streamkit.settlement import raise_returned
 
@@ -56,6 +55,4 @@ class PolledBinding:
             result = await cast("Awaitable[object]", handler(message))
         else:
             result = await call_on_thread(self._threads.get(self._name, 1), handler, message)
-        if type(result) is CoroutineType:
-            result = await result
-        raise_returned(result)
+        raise_returned(await awaited(result))

@@ -21,7 +21,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.errors import ConfigurationError
@@ -33,7 +33,7 @@ from streamkit.listeners.arguments import (
     plan_arguments,
 )
 from streamkit.listeners.invocation import call_on_thread
-from streamkit.messaging.handler import is_async
+from streamkit.messaging.handler import awaited, is_async
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState
 
@@ -115,8 +115,8 @@ class _Call:
 
     async def __call__(self, *positional: object, **keywords: object) -> object:
         if self._is_async:
-            return await cast("Awaitable[object]", self._function(*positional, **keywords))
-        return await call_on_thread(self._pool(), self._function, *positional, **keywords)
+            return await awaited(self._function(*positional, **keywords))
+        return await awaited(await call_on_thread(self._pool(), self._function, *positional, **keywords))
 
 
 class _Checker:

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import count
-from types import CoroutineType
 from typing import Protocol, TypeAlias
 
 from streamkit.errors import (
@@ -24,7 +23,7 @@ from streamkit.errors import (
     NoSubscriberError,
 )
 from streamkit.messaging.cause import kind_and_text
-from streamkit.messaging.handler import Handler, Subscription, drive, name_of
+from streamkit.messaging.handler import Handler, Subscription, awaited, drive, name_of
 from streamkit.messaging.message import Message
 from streamkit.settlement import Reject, Requeue, raise_returned
 
@@ -218,13 +217,11 @@ class UnicastingDispatcher(MessageDispatcher):
         for subscription in subscriptions if len(subscriptions) == 1 else self._in_order(message):
             try:
                 result = subscription.call(message)
-                if result is not None and (subscription.is_async or isinstance(result, Awaitable)):
+                if result is not None and subscription.is_async:
                     waiting: Awaitable[object] = result  # type: ignore[assignment]  # `cast` would be another call
                     result = await waiting
-                    if type(result) is CoroutineType:  # an `async def` that lacks an `await`
-                        result = await result
                 if result is not None:
-                    raise_returned(result)
+                    raise_returned(await awaited(result))
                 return True  # handled
             except (Requeue, Reject):
                 raise  # the handler decided about the message
@@ -302,10 +299,8 @@ class BroadcastingDispatcher(MessageDispatcher):
     async def _deliver(self, subscription: Subscription, message: Message[object]) -> bool:
         try:
             result = subscription.call(message)
-            while result is not None and isinstance(result, Awaitable):
-                result = await result
             if result is not None:
-                raise_returned(result)
+                raise_returned(await awaited(result))
         except (Requeue, Reject):
             raise
         except Exception as error:

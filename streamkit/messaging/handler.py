@@ -64,6 +64,17 @@ def is_async(call: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
+async def awaited(result: object) -> object:
+    """Return a function's result, once it is not awaitable: await it, and what it returns, as often as needed.
+
+    An awaitable that nobody awaits is work that is lost: the function may be a `def` decorator around an `async def`,
+    or lack an `await`, and decorators may be stacked. Callers need not pass None, the most frequent result.
+    """
+    while inspect.isawaitable(result):
+        result = await result
+    return result
+
+
 def name_of(handler: object) -> str:
     """Return the handler's name for errors: its qualified name, or that of its class."""
     name: str = getattr(handler, "__qualname__", type(handler).__qualname__)

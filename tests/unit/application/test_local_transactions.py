@@ -1,6 +1,8 @@
 """Local transactions in applications: blocks in blocking and async code, and every form of listener."""
 
+import asyncio
 import textwrap
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -97,6 +99,26 @@ def test_block_interrupted_by_the_end_of_its_process_is_unknown(end: type[BaseEx
     with app.test() as test:
         with pytest.raises(end), app.channel("out").transaction(Message({"number": 1})):
             raise end
+        test.advance(seconds=70)
+        assert payloads == [{"number": 1}]
+
+
+def test_coroutine_that_a_check_returns_is_awaited() -> None:
+    """A `def` decorator around an `async def` returns one."""
+
+    async def committed() -> TransactionState:
+        await asyncio.sleep(0)
+        return TransactionState.COMMIT
+
+    def check() -> Coroutine[None, None, TransactionState]:
+        return committed()
+
+    app = application()
+    app.transaction_listener("till")(check)
+    payloads = heard(app)
+    with app.test() as test:
+        with pytest.raises(SystemExit), app.channel("out").transaction(Message({"number": 1})):
+            raise SystemExit
         test.advance(seconds=70)
         assert payloads == [{"number": 1}]
 

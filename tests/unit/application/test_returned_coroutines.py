@@ -1,8 +1,9 @@
-"""Listeners that return a coroutine: a `def` around an `async def`, or an `async def` that lacks an `await`."""
+"""Listeners that return an awaitable: a `def` around an `async def`, or an `async def` that lacks an `await`."""
 
 import asyncio
 from collections.abc import Callable
 from functools import wraps
+from types import coroutine
 from typing import Any
 
 import pytest
@@ -35,7 +36,35 @@ def without_await(function: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-both = pytest.mark.parametrize("decorator", [plain_decorator, without_await])
+def twice_without_await(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `async def` whose coroutine returns a coroutine that returns the function's."""
+    return without_await(without_await(function))
+
+
+def with_task(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an `async def` that returns a task of the function."""
+
+    @wraps(function)
+    async def decorated(*arguments: Any, **keywords: Any) -> Any:
+        return asyncio.ensure_future(function(*arguments, **keywords))
+
+    return decorated
+
+
+def of_generator(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a coroutine in the manner before `async def`."""
+
+    @coroutine
+    @wraps(function)
+    def decorated(*arguments: Any, **keywords: Any) -> Any:
+        return (yield from function(*arguments, **keywords).__await__())
+
+    return decorated
+
+
+both = pytest.mark.parametrize(
+    "decorator", [plain_decorator, without_await, twice_without_await, with_task, of_generator]
+)
 
 
 @both
@@ -150,3 +179,42 @@ def test_coroutine_of_a_polls_handler_is_awaited(
         harness.input("a").send("x")
         assert harness.run(source.poll(handle, str))
     assert seen == ["x"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_message_of_a_listener_with_a_yield_becomes_a_dead_letter(
+    app: StreamApplication, test: Start, *, is_async: bool
+) -> None:
+    """Nothing iterates the generator, so the listener has done nothing."""
+    if is_async:
+
+        @app.stream_listener("a")
+        async def listener(text: str) -> Any:
+            yield text
+
+    else:
+
+        @app.stream_listener("a")
+        def listener(text: str) -> Any:
+            yield text
+
+    harness = test()
+    harness.input("a").send("x")
+    harness.advance(hours=5)
+    reason = str(harness.dead_letters("a").receive().headers["FAILURE_MESSAGE"])
+    assert "listener has a yield, so it returned a generator, which nothing iterates" in reason
+
+
+@both
+def test_coroutine_of_a_supplier_is_awaited(app: StreamApplication, decorator: Decorator) -> None:
+    """Its result is sent."""
+
+    @app.function
+    @decorator
+    async def tick() -> str:
+        await asyncio.sleep(0)
+        return "tock"
+
+    with app.test(properties={"spring.cloud.function.definition": "tick"}) as harness:
+        harness.advance(seconds=2)
+        assert harness.output("tick-out-0").receive(str).payload == "tock"
