@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LONGEST_ERROR = 2000
 POLL_SECONDS = 0.1
+FAILURES_IN_A_ROW = 20
+"""So many starts of queries fail only if Spark's JVM is damaged (`main`): a kill makes one or two fail."""
 EXPRESSION = "concat('seen-', CAST(body AS string))"
 
 
@@ -35,7 +37,14 @@ def start(
 
 
 def main(master: str, name_server: str, directory: str, *topics: str) -> None:
-    """Run both queries for ever: from the first topic to the second, deduplicated, and to the third."""
+    """Run both queries for ever: from the first topic to the second, deduplicated, and to the third.
+
+    Two kinds of damage remain in a JVM of Spark until it ends. After one of them this program starts anew:
+
+    - If the Python worker is killed that lists the formats, Spark remembers that there are none, and each query fails:
+      DATA_SOURCE_NOT_FOUND.
+    - See `wait_for_batch`.
+    """
     settings = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",
@@ -48,17 +57,23 @@ def main(master: str, name_server: str, directory: str, *topics: str) -> None:
     queries: dict[str, StreamingQuery] = {}
     source, once, at_least_once = topics
     targets = {"deduplicated": once, "at-least-once": at_least_once}
-    while True:
+    failures = 0
+    while failures < FAILURES_IN_A_ROW:
         try:
             for delivery, target in targets.items():
                 if delivery not in queries or not queries[delivery].isActive:
                     queries[delivery] = start(spark, name_server, (source, target), Path(directory), delivery)
                     wait_for_batch(queries[delivery])
             print("running", flush=True)
+            if all(query.lastProgress is not None for query in queries.values()):
+                failures = 0
             spark.streams.awaitAnyTermination()
         except (PySparkException, Py4JJavaError) as error:  # also while a query is planned: its processes are killed
             print(f"a query ended: {cause_of(error)!r}", flush=True)
+            failures += 1
         spark.streams.resetTerminated()
+    print("starting anew", flush=True)
+    os.execv(sys.executable, sys.orig_argv)  # the JVM ends with its standard input
 
 
 def wait_for_batch(query: "StreamingQuery") -> None:
