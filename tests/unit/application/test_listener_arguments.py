@@ -127,11 +127,11 @@ def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # n
 
 
 def header_as_annotation(payload: str, key: Header("k")) -> None:  # type: ignore[valid-type]
-    """Have a marker in place of the type."""
+    """Annotate a parameter with a marker alone, without a type."""
 
 
 def header_without_parentheses(payload: str, key: Header) -> None:
-    """Have the class of a marker in place of the type."""
+    """Annotate a parameter with the class of a marker, without a type."""
 
 
 class NotJson:
