@@ -21,6 +21,7 @@ from streamkit.errors import MessageConversionError
 from streamkit.listeners.arguments import Reader
 from streamkit.loop.loops import cancel
 from streamkit.messaging.cancellation import failure_of, must_be_raised_again
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.message import Message
 from streamkit.settlement import Requeue
 
@@ -228,8 +229,7 @@ class StreamFunction:
                 each.cancel()
 
     async def _drain(self, result: object) -> None:
-        if isinstance(result, Awaitable):
-            result = await result
+        result = await awaited(result)
         if isinstance(result, tuple):
             async with asyncio.TaskGroup() as group:
                 for index, stream in enumerate(result):
