@@ -13,7 +13,7 @@ from rich.console import Console
 
 from benchmarks.brokers import MeasuredBroker, have_java
 from benchmarks.load.report import WITHOUT, console_table, section
-from benchmarks.load.scenarios import SCENARIOS, Figures, make_topics, measure
+from benchmarks.load.scenarios import SCENARIOS, Figures, make_topics, measure, warm_up
 from benchmarks.load.servers import Server, apache, bundled
 from benchmarks.page import write_section
 from rocket_remoting.native import has_native_core
@@ -31,6 +31,7 @@ Rounds = dict[str, list[list[Figures]]]
 @click.option("--seconds", default=2.0, show_default=True, help="Seconds of each load in each round.")
 @click.option(
     "--warm-up",
+    "warm_up_seconds",
     default=10.0,
     show_default=True,
     help="Seconds of load on each broker before the first round.",
@@ -52,7 +53,7 @@ def main(
     only: tuple[str, ...],
     rounds: int,
     seconds: float,
-    warm_up: float,
+    warm_up_seconds: float,
     against: Path | None,
     with_apache: bool,
     as_json: bool,
@@ -68,7 +69,7 @@ def main(
     if with_apache and have_java():
         servers += [apache(version) for version in APACHE_VERSIONS]
     names = list(only or SCENARIOS)
-    figures = _measure_in_turns(servers, names, rounds, seconds, warm_up, console)
+    figures = _measure_in_turns(servers, names, rounds, seconds, warm_up_seconds, console)
     if as_json:
         everything = {
             name: {
@@ -87,7 +88,7 @@ def main(
 
 
 def _measure_in_turns(  # noqa: PLR0917 - one call
-    servers: Sequence[Server], names: list[str], rounds: int, seconds: float, warm_up: float, console: Console
+    servers: Sequence[Server], names: list[str], rounds: int, seconds: float, warm_up_seconds: float, console: Console
 ) -> Rounds:
     """Start all brokers, warm them up, and load one after the other, in every round in another order."""
     figures: Rounds = {name: [[] for _ in servers] for name in names}
@@ -101,7 +102,7 @@ def _measure_in_turns(  # noqa: PLR0917 - one call
             for broker in brokers[is_guarded]:
                 status.update(f"warming up {broker.name} ...")
                 for name in own:
-                    measure(SCENARIOS[name], broker, warm_up / len(own))
+                    warm_up(SCENARIOS[name], broker, warm_up_seconds / len(own))
         for number in range(rounds):
             for name in names:
                 loaded = brokers[SCENARIOS[name].is_signed]

@@ -2,7 +2,9 @@
 
 import asyncio
 import statistics
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from benchmarks.brokers import MeasuredBroker
@@ -12,15 +14,17 @@ from benchmarks.load.generator import FlowControlError, Load, pull_again, send_a
 from benchmarks.process import cpu_seconds
 from rocket_client import Admin, ClientSettings
 
-__all__ = ["SCENARIOS", "Figures", "Scenario", "make_topics", "measure"]
+__all__ = ["SCENARIOS", "Figures", "Scenario", "make_topics", "measure", "warm_up"]
 
 BODY = b"x" * 128
 LARGE_BODY = b"x" * 1024
 LATENCY_RATE = 1_000
 PULLED_AT_ONCE = 32
 _PULLED = 64_000
-_FLOW_CONTROL_ATTEMPTS = 3
 """Messages of the backlog, the same number in each queue."""
+
+_FLOW_CONTROL_ATTEMPTS = 10
+"""How often a load is measured that the broker refuses as busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,14 @@ def make_topics(broker: MeasuredBroker, names: list[str]) -> None:
     asyncio.run(make())
     if "pull" in names:
         send_count(broker.address, SendFrames("pull", BODY), _PULLED)
+
+
+def warm_up(scenario: Scenario, broker: MeasuredBroker, seconds: float) -> None:
+    """Put a scenario's load on a broker for some seconds, and begin again whenever it refuses a request as busy."""
+    end = time.monotonic() + seconds
+    while (rest := end - time.monotonic()) > 0:
+        with suppress(FlowControlError):
+            scenario.run(broker.address, rest)
 
 
 def measure(scenario: Scenario, broker: MeasuredBroker, seconds: float) -> Figures:
