@@ -5,7 +5,6 @@ It runs in a virtual environment of its own, so its imports are not to be had wh
 # mypy: ignore-errors
 
 import asyncio
-import logging
 
 import uvloop
 from faststream import AckPolicy
@@ -32,7 +31,7 @@ class Receipt(BaseModel):
 def _kafka(task: Task) -> tuple[object, object, object]:
     from faststream.kafka import KafkaBroker
 
-    broker = KafkaBroker(task.address, log_level=logging.WARNING)
+    broker = KafkaBroker(task.address, logger=None)
     subscriber = broker.subscriber(
         task.orders,
         group_id=task.group,
@@ -47,7 +46,7 @@ def _nats(task: Task) -> tuple[object, object, object]:
     from faststream.nats import JStream, NatsBroker
     from nats.js.api import DeliverPolicy
 
-    broker = NatsBroker(f"nats://{task.address}", log_level=logging.WARNING)
+    broker = NatsBroker(f"nats://{task.address}", logger=None)
     subscriber = broker.subscriber(
         task.orders,
         stream=JStream(task.orders, declare=False),
@@ -62,7 +61,7 @@ def _nats(task: Task) -> tuple[object, object, object]:
 def _redis(task: Task) -> tuple[object, object, object]:
     from faststream.redis import RedisBroker, StreamSub
 
-    broker = RedisBroker(f"redis://{task.address}", log_level=logging.WARNING)
+    broker = RedisBroker(f"redis://{task.address}", logger=None)
     own = StreamSub(task.orders, group=task.group, consumer="one", last_id=">", max_records=32)
     subscriber = broker.subscriber(stream=own, max_workers=task.handlers, ack_policy=AckPolicy(task.policy))
     return broker, subscriber, broker.publisher(stream=task.receipts)

@@ -1,7 +1,6 @@
 """FastStream's test brokers: an order comes, a receipt leaves and is received, one order after the other."""
 # mypy: ignore-errors
 
-import logging
 import sys
 
 from pydantic import BaseModel
@@ -28,14 +27,14 @@ def _brokers(system: str) -> tuple[object, type]:
     if system == "kafka":
         from faststream.kafka import KafkaBroker, TestKafkaBroker
 
-        return KafkaBroker(log_level=logging.WARNING), TestKafkaBroker
+        return KafkaBroker(logger=None), TestKafkaBroker
     if system == "nats":
         from faststream.nats import NatsBroker, TestNatsBroker
 
-        return NatsBroker(log_level=logging.WARNING), TestNatsBroker
+        return NatsBroker(logger=None), TestNatsBroker
     from faststream.redis import RedisBroker, TestRedisBroker
 
-    return RedisBroker(log_level=logging.WARNING), TestRedisBroker
+    return RedisBroker(logger=None), TestRedisBroker
 
 
 class InMemory(AsyncClient):
