@@ -29,49 +29,50 @@ class InMemoryBinderProperties(SettingsModel):
     """`spring.cloud.stream.inmemory.binder.*`."""
 
     stands_in_for: str = "rocketmq"
-    """The type whose extended properties of bindings are read, so that an application can be moved here and
-    back by one setting; `inmemory` reads `spring.cloud.stream.inmemory.bindings.*`."""
+    """The binder type whose binding settings are read, so that one setting moves an application into memory and back.
+    `inmemory` reads `spring.cloud.stream.inmemory.bindings.*`."""
     broker: str | None = None
-    """The name of a broker that applications of this process share; without one the binder has its own."""
+    """The name of a broker that applications in this process share. Unset: the binder has its own broker."""
     partitions: Annotated[int, setting(ge=1)] = 4
-    """How many partitions a destination has."""
+    """The number of partitions of a destination."""
     retention: Annotated[int, setting(ge=0)] = 10_000
-    """How many messages a partition keeps for groups that come later and start at the beginning."""
+    """The number of messages that a partition keeps for groups that join later and start at the beginning."""
     message_delay_level: str | None = None
-    """The table of delays, such as `1s 5s 10s`; unset: the table of the binder that it stands in for."""
+    """The table of delays, such as `1s 5s 10s`. Unset: the table of the binder that this one stands in for."""
     transaction_check_interval: Annotated[Seconds, Positive] = CHECK_INTERVAL
-    """How long after it began, and then how often, a transaction that has not ended is asked about."""
+    """The time before the first check of an unfinished transaction, and between checks."""
     transaction_check_max: Annotated[int, setting(ge=1)] = CHECK_MAX
-    """How often at most; then its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
+    """The most checks of a transaction. After that its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
     chaos: Annotated[Chaos | None, Before(_chaos)] = None
     """Faults for tests: `seed=7,duplicate=1%,reorder=2%,drop-connection=0.5%,delay=20ms`."""
     strict: bool = False
-    """Whether stopping is an error while there are messages that no consumer has read."""
+    """Whether a stop raises an error if there are messages that no consumer has read."""
 
 
 class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """`spring.cloud.stream.inmemory.bindings.<name>.consumer.*`, when the binder has no `stands-in-for`."""
 
     ordered: bool = False
-    """One call in flight per partition; a failing message holds back those behind it."""
+    """Whether each partition has one call at a time, and a failing message holds back those behind it."""
     broadcast: bool = False
-    """Every member receives every message; nothing is redelivered."""
+    """Whether every member receives every message. Nothing is redelivered then."""
     max_reconsume_times: int | None = None
-    """Redeliveries before the dead letter; unset or negative: 16, and without bound when ordered."""
+    """The redeliveries before a message becomes a dead letter. Unset or negative: 16, or without limit if ordered."""
     redelivery_level: int = 0
-    """0 follows the table, a positive number takes that entry each time, a negative one gives up at once."""
+    """The delay of redeliveries. 0: from the table, longer each time. A positive number: always that entry. A negative
+    one: a dead letter at once."""
     suspend: Milliseconds = timedelta(seconds=1)
-    """Ordered: the pause before a failed message is tried again."""
+    """If ordered: the pause before a failed message is delivered again."""
     consume_timeout: Minutes = timedelta(minutes=15)
-    """A message not settled by then is retried."""
+    """A message that is not settled in this time is delivered again."""
     tags: str | None = None
-    """`a||b`: only messages with one of these tags."""
+    """Receive only messages with one of these tags: `a||b`."""
     sql: str | None = None
-    """Only messages whose headers match: asked for, it is refused."""
+    """An SQL filter over headers. This binder refuses it."""
     batch_size: Annotated[int, setting(ge=1)] = DEFAULT_BATCH_SIZE
     """In batch mode: the largest number of messages in a list."""
     start: StartPosition | None = None
-    """Where a new group begins: `latest` or `earliest`; unset: earliest, and latest for an anonymous one."""
+    """Where a new group begins. Unset: `earliest`, for an anonymous group `latest`."""
     poll_timeout: Annotated[Milliseconds, Positive] = DEFAULT_POLL_TIMEOUT
     """How long a poll of a polled consumer waits for a message."""
 
@@ -97,11 +98,11 @@ class InMemoryProducerProperties(ExtendedProducerProperties):
     """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`, when the binder has no `stands-in-for`."""
 
     transactional: bool = False
-    """Messages are sent within local transactions, which a transaction listener of the group answers for."""
+    """Whether messages are sent in local transactions, which the group's transaction listener checks."""
     group: str | None = None
-    """The producer group of the transactions; unset: the destination."""
+    """The producer group of the transactions. Unset: the destination."""
     transaction_listener: str | None = None
-    """The name of the registered listener, in place of the one of the group."""
+    """The name of a registered transaction listener, instead of the group's."""
 
     @property
     def header_spellings(self) -> Mapping[str, str]:

@@ -22,8 +22,8 @@ class TransactionProperties(SettingsModel):
     """`transaction.*`."""
 
     transaction_id_prefix: Annotated[str | None, NotInMemory("what a failed listener has sent is delivered")] = None
-    """What a listener sends and its message's offset are one transaction, and so is each message that is sent outside
-    of one. Every instance of the application needs a prefix of its own."""
+    """Setting it turns transactions on: the messages that a listener sends and the offset of its message are one
+    transaction, and each message sent elsewhere is another. Every instance of the application needs its own prefix."""
     producer: ClientProducerProperties = setting(default_factory=ClientProducerProperties)
 
 
@@ -31,9 +31,9 @@ class MetricsProperties(SettingsModel):
     """`metrics.*`."""
 
     default_offset_lag_metrics_enabled: bool = True
-    """Whether metrics tell how far the inputs are behind."""
+    """Whether the metrics include the lag of the inputs."""
     offset_lag_metrics_interval: Annotated[Seconds, Positive] | None = None
-    """How long that is true: brokers are asked no more often; by default whenever somebody looks."""
+    """How long a lag is cached. Unset: brokers are asked whenever the metrics are read."""
 
 
 def _checked_acks(text: str) -> str:
@@ -46,39 +46,38 @@ class KafkaBinderProperties(SettingsModel):
     """`spring.cloud.stream.kafka.binder.*`."""
 
     brokers: tuple[str, ...] = ("localhost",)
-    """Where clients begin: `host` or `host:port`, several separated by commas; unset:
-    `spring.kafka.bootstrap-servers`."""
+    """The bootstrap servers: `host` or `host:port`, separated by commas. Unset: `spring.kafka.bootstrap-servers`."""
     default_broker_port: int = setting(default=9092, ge=1, le=65535)
-    """The port of brokers that name none."""
+    """The port of brokers that are given without one."""
     configuration: Annotated[dict[str, str], After(checked_of_clients), IGNORED] = setting(default_factory=dict)
-    """Properties of every client, by their names in Kafka, such as `security.protocol`."""
+    """Properties of every client, by Kafka's names, such as `security.protocol`."""
     consumer_properties: Annotated[dict[str, str], After(checked_of_consumers), IGNORED] = setting(default_factory=dict)
-    """Properties of every consumer; they win over `configuration`."""
+    """Properties of every consumer. They override `configuration`."""
     producer_properties: Annotated[dict[str, str], After(checked_of_producers), IGNORED] = setting(default_factory=dict)
-    """Properties of every producer; they win over `configuration`."""
+    """Properties of every producer. They override `configuration`."""
     required_acks: Annotated[str, After(_checked_acks)] = "all"
-    """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
+    """The acknowledgments that a send waits for: `all`, `1` or `0`. With `0`, failures stay unnoticed."""
     auto_create_topics: Annotated[bool, NotInMemory("topics are made when they are used")] = True
-    """Whether topics that do not exist are made; else a binding is not bound without its topic."""
+    """Whether missing topics are created. If not, a binding whose topic is missing is not bound."""
     auto_add_partitions: bool = False
-    """Whether topics get more partitions, where they have fewer than a binding asks for."""
+    """Whether partitions are added to topics that have fewer than a binding asks for."""
     min_partition_count: int = setting(default=1, ge=1)
-    """Partitions of topics that are made or enlarged, at least."""
+    """The fewest partitions of topics that are created or enlarged."""
     replication_factor: int = setting(default=-1, ge=-1)
-    """Replicas of each partition of topics that are made; -1: the brokers' own default."""
+    """The replicas of each partition of topics that are created. -1: the brokers' default."""
     health_timeout: Annotated[Seconds, Positive] = timedelta(seconds=60)
-    """How long brokers may take to answer before the binder is down."""
+    """How long brokers may take to answer before health reports the binder as down."""
     consider_down_when_any_partition_has_no_leader: bool = True
-    """Whether one partition without a leader, of any topic in use, makes the binder down."""
+    """Whether health reports the binder as down if any partition of a topic in use has no leader."""
     transaction: TransactionProperties = setting(default_factory=TransactionProperties)
     metrics: MetricsProperties = setting(default_factory=MetricsProperties)
 
-    headers: Annotated[tuple[str, ...], Accepted("all headers travel as Kafka's own")] = ()
+    headers: Annotated[tuple[str, ...], Accepted("all headers are sent as Kafka's own headers")] = ()
     authorization_exception_retry_interval: Annotated[
         Seconds | None, Accepted("whatever fails is tried again every second")
     ] = None
-    certificate_store_directory: Annotated[str | None, Accepted("certificates are read where they are")] = None
-    enable_observation: Annotated[bool, Accepted("signals report every message")] = False
+    certificate_store_directory: Annotated[str | None, Accepted("certificates are read from their own files")] = None
+    enable_observation: Annotated[bool, Accepted("the signals of the application report every message")] = False
     health_indicator_consumer_group: Annotated[str | None, Accepted("health needs no consumer")] = None
     zk_nodes: Annotated[tuple[str, ...], _NO_ZOOKEEPER] = ()
     default_zk_port: Annotated[int | None, _NO_ZOOKEEPER] = None
@@ -95,7 +94,7 @@ class KafkaBinderProperties(SettingsModel):
     auto_alter_topics: Annotated[bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")] = (
         False
     )
-    header_mapper_bean_name: Annotated[str | None, Rejected("there is one mapping of headers: remove it")] = None
+    header_mapper_bean_name: Annotated[str | None, Rejected("headers are mapped in one way only: remove it")] = None
     jaas: Annotated[dict[str, str], Rejected("set configuration.sasl.mechanism and configuration.sasl.jaas.config")] = (
         setting(default_factory=dict)
     )

@@ -43,13 +43,13 @@ PREFIX: Final = "spring.kafka"
 _CONVERTED: Final = Accepted("payloads are read and written by the binding's content type")
 _OF_THE_BINDING: Final = Accepted("the binding's group is used")
 _SETTLED: Final = Accepted("offsets follow the settlements of messages")
-_OF_THE_BINDER: Final = Accepted("the binder makes its topics, by its own settings")
+_OF_THE_BINDER: Final = Accepted("the binder creates topics by its own settings")
 _TRANSACTIONS: Final = Accepted("set spring.cloud.stream.kafka.binder.transaction.transaction-id-prefix")
 _NO_BUNDLES: Final = Rejected("there are no bundles: name PEM files by trust-store-location and key-store-location")
 _NO_JAAS: Final = Rejected("set properties.sasl.mechanism and properties.sasl.jaas.config", only=(True,))
-_NO_LISTENERS: Final = Accepted("it is for @KafkaListener: a binding has settings of its own")
-_NO_TEMPLATE: Final = Accepted("it is for KafkaTemplate: a binding has settings of its own")
-_NO_STREAMS: Final = Accepted("it is for Kafka Streams, which has no binder here")
+_NO_LISTENERS: Final = Accepted("it configures @KafkaListener: bindings have their own settings")
+_NO_TEMPLATE: Final = Accepted("it configures KafkaTemplate: bindings have their own settings")
+_NO_STREAMS: Final = Accepted("it configures Kafka Streams, which has no binder here")
 
 
 def _of_admins(properties: dict[str, str]) -> dict[str, str]:
@@ -96,16 +96,16 @@ class SslProperties(_Named):
     key_store_password: str | None = None
     """The password of that file, if `key-password` is not set."""
     key_store_type: str | None = None
-    """`PEM`: other key stores cannot be read."""
+    """The type of the file: `PEM`. Other types cannot be read."""
     trust_store_location: str | None = None
     """A PEM file with the certificates that are trusted."""
     trust_store_type: str | None = None
-    """`PEM`: other key stores cannot be read."""
+    """The type of the file: `PEM`. Other types cannot be read."""
     bundle: Annotated[str | None, _NO_BUNDLES] = None
     key_store_certificate_chain: Annotated[str | None, Rejected("name a PEM file by key-store-location")] = None
     key_store_key: Annotated[str | None, Rejected("name a PEM file by key-store-location")] = None
     trust_store_certificates: Annotated[str | None, Rejected("name a PEM file by trust-store-location")] = None
-    trust_store_password: Annotated[str | None, Accepted("files in PEM have none")] = None
+    trust_store_password: Annotated[str | None, Accepted("PEM files have no password")] = None
     protocol: Annotated[str | None, Accepted("Python chooses the version of TLS")] = None
 
 
@@ -115,20 +115,20 @@ class SecurityProperties(_Named):
     kafka_names: ClassVar[Mapping[str, str]] = {"protocol": "security.protocol"}
 
     protocol: str | None = None
-    """How clients talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
+    """The protocol between clients and brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
 
 
 class _ClientSettings(_Named):
     """The settings that clients of all kinds have."""
 
     client_id: str | None = None
-    """The name of the client in the brokers' logs; unset: the application's name."""
+    """The name of the client in the brokers' logs. Unset: the application's name."""
     ssl: SslProperties = setting(default_factory=SslProperties)
     """Certificates and keys."""
     security: SecurityProperties = setting(default_factory=SecurityProperties)
-    """How clients talk to brokers."""
+    """The protocol between clients and brokers."""
     properties: dict[str, str] = setting(default_factory=dict)
-    """Properties of clients, by their names in Kafka."""
+    """Properties of clients, by Kafka's names."""
 
     def client_properties(self) -> dict[str, str]:
         """Return the properties that are set, by their names in Kafka; `properties` are the strongest."""
@@ -163,25 +163,25 @@ class ConsumerProperties(_ClientSettings):
     }
 
     bootstrap_servers: list[str] | None = None
-    """The brokers of consumers, in place of `spring.kafka.bootstrap-servers`."""
+    """The bootstrap servers of consumers, instead of `spring.kafka.bootstrap-servers`."""
     auto_commit_interval: Milliseconds | None = None
-    """How often offsets are committed, with `ack-mode: TIME`."""
+    """How often offsets are committed with `ack-mode=TIME`."""
     auto_offset_reset: str | None = None
     """Where a group without committed offset begins: `earliest` or `latest`."""
     fetch_max_wait: Milliseconds | None = None
-    """How long a broker waits until `fetch-min-size` has come together."""
+    """How long a broker waits until it can answer with `fetch-min-size`."""
     fetch_min_size: DataSize | None = None
-    """Bytes that a broker sends together, at least."""
+    """The fewest bytes with which a broker answers a fetch."""
     heartbeat_interval: Milliseconds | None = None
-    """How often a member says that it is alive."""
+    """The time between two heartbeats of a member of a group."""
     isolation_level: IsolationLevel | None = None
-    """Whether messages of open and aborted transactions are seen."""
+    """Whether messages of open and aborted transactions are received."""
     max_poll_interval: Milliseconds | None = None
-    """How long a member may take between two polls."""
+    """The longest time between two polls, after which the group removes the member."""
     max_poll_records: int | None = setting(default=None, ge=1)
-    """How many records a poll returns, at most."""
+    """The most records that a poll returns."""
     properties: Annotated[dict[str, str], After(checked_of_consumers), IGNORED] = setting(default_factory=dict)
-    """Properties of consumers, by their names in Kafka."""
+    """Properties of consumers, by Kafka's names."""
     enable_auto_commit: Annotated[bool | None, _SETTLED] = None
     group_id: Annotated[str | None, _OF_THE_BINDING] = None
     key_deserializer: Annotated[str | None, _CONVERTED] = None
@@ -200,18 +200,18 @@ class ProducerProperties(_ClientSettings):
     }
 
     bootstrap_servers: list[str] | None = None
-    """The brokers of producers, in place of `spring.kafka.bootstrap-servers`."""
+    """The bootstrap servers of producers, instead of `spring.kafka.bootstrap-servers`."""
     acks: str | None = None
-    """Which acknowledgments a send needs, in place of the binder's `required-acks`."""
+    """The acknowledgments that a send waits for, instead of the binder's `required-acks`."""
     batch_size: DataSize | None = None
-    """Bytes of one partition's messages that are sent together, in place of the bindings' `buffer-size`."""
+    """The most bytes of one partition's messages that are sent together, instead of the bindings' `buffer-size`."""
     compression_type: str | None = None
-    """How batches are compressed, in place of the bindings' `compression-type`."""
+    """How batches are compressed, instead of the bindings' `compression-type`."""
     retries: int | None = setting(default=None, ge=0)
     """How often a failed send is tried again."""
     properties: Annotated[dict[str, str], After(checked_of_producers), IGNORED] = setting(default_factory=dict)
-    """Properties of producers, by their names in Kafka."""
-    buffer_memory: Annotated[DataSize | None, Accepted("kafka-python has nothing like it")] = None
+    """Properties of producers, by Kafka's names."""
+    buffer_memory: Annotated[DataSize | None, Accepted("kafka-python has no such property")] = None
     key_serializer: Annotated[str | None, _CONVERTED] = None
     transaction_id_prefix: Annotated[str | None, _TRANSACTIONS] = None
     value_serializer: Annotated[str | None, _CONVERTED] = None
@@ -223,7 +223,7 @@ class AdminProperties(_ClientSettings):
     kafka_names: ClassVar[Mapping[str, str]] = {"client_id": "client.id"}
 
     properties: Annotated[dict[str, str], After(_of_admins), IGNORED] = setting(default_factory=dict)
-    """Properties of the client that makes topics, by their names in Kafka."""
+    """Properties of the client that creates topics, by Kafka's names."""
     auto_create: Annotated[bool, _OF_THE_BINDER] = True
     close_timeout: Annotated[Milliseconds | None, _OF_THE_BINDER] = None
     fail_fast: Annotated[bool, _OF_THE_BINDER] = False
@@ -243,15 +243,15 @@ class KafkaProperties(_ClientSettings):
     kafka_names: ClassVar[Mapping[str, str]] = {"client_id": "client.id"}
 
     bootstrap_servers: list[str] = setting(default=["localhost:9092"])
-    """The brokers of binders that name none: `host:port`, several separated by commas."""
+    """The bootstrap servers of binders that set no `brokers`: `host:port`, separated by commas."""
     properties: Annotated[dict[str, str], After(checked_of_clients), IGNORED] = setting(default_factory=dict)
-    """Properties of all clients, by their names in Kafka."""
+    """Properties of all clients, by Kafka's names."""
     consumer: ConsumerProperties = setting(default_factory=ConsumerProperties)
     """The consumers."""
     producer: ProducerProperties = setting(default_factory=ProducerProperties)
     """The producers."""
     admin: AdminProperties = setting(default_factory=AdminProperties)
-    """The client that makes topics."""
+    """The client that creates topics."""
     jaas: JaasProperties = setting(default_factory=JaasProperties)
     listener: Annotated[dict[str, Any], _NO_LISTENERS] = setting(default_factory=dict)
     retry: Annotated[dict[str, Any], _NO_LISTENERS] = setting(default_factory=dict)

@@ -149,7 +149,7 @@ _TRANSLATED: Final = frozenset(
 
 _CONVERTED: Final = "payloads are read and written by the binding's content type"
 _OF_THE_BINDER: Final = "the binder decides that"
-_UNKNOWN_HERE: Final = "kafka-python has nothing like it"
+_UNKNOWN_HERE: Final = "kafka-python has no such property"
 # Properties of Java's clients without effect here, and why.
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "enable.auto.commit": "offsets follow the settlements of messages",
@@ -159,7 +159,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "key.serializer": _CONVERTED,
     "value.serializer": _CONVERTED,
     "transactional.id": _OF_THE_BINDER,
-    "ssl.truststore.password": "files in PEM have none",
+    "ssl.truststore.password": "PEM files have no password",
 } | dict.fromkeys(
     (
         "auto.include.jmx.reporter",

@@ -46,8 +46,8 @@ SHARED_PARTITIONS: Final = "the members of a group share the partitions evenly"
 
 _NO_BEANS: Final = "there are no Spring beans: "
 _TOPIC: Final = "use topic.* instead"
-_ALL_OF_IT: Final = "a letter has its record's key and headers"
-_BY_ITSELF: Final = "a letter is written by itself, after its transaction was aborted"
+_ALL_OF_IT: Final = "a dead letter has the key and the headers of its record"
+_BY_ITSELF: Final = "a dead letter is written outside of transactions, after its own was aborted"
 _NOT_REACTIVE: Final = "there is one binder for functions of every kind"
 
 
@@ -118,26 +118,26 @@ class TopicProperties(SettingsModel):
     """`topic.*`: how a topic is made that does not exist."""
 
     replication_factor: int | None = setting(default=None, ge=-1)
-    """Replicas of each partition; unset: the binder's."""
+    """The replicas of each partition. Unset: the binder's `replication-factor`."""
     replicas_assignments: dict[int, list[int]] = setting(default_factory=dict)
-    """The brokers of each partition, in place of a number of partitions and replicas."""
+    """The brokers of each partition, instead of a number of partitions and replicas."""
     properties: dict[str, str] = setting(default_factory=dict)
-    """The topic's own configuration, such as `retention.ms`."""
+    """The topic's configuration, such as `retention.ms`."""
 
 
 class ClientProducerProperties(SettingsModel):
     """The settings of all producers: those of bindings, of dead letters and of transactions."""
 
     buffer_size: int = setting(default=16384, ge=0)
-    """Bytes of one partition's messages that are sent together, at most."""
+    """The most bytes of one partition's messages that are sent together."""
     batch_timeout: Milliseconds = timedelta()
-    """How long messages wait for others to be sent with."""
+    """How long a message waits so that others can be sent with it."""
     compression_type: CompressionType = CompressionType.NONE
-    """How batches are compressed; all but gzip need their packages."""
+    """How batches are compressed. All but `gzip` need a package of their own."""
     close_timeout: Annotated[Seconds, Positive] = timedelta(seconds=30)
-    """How long closing waits for messages on their way."""
+    """How long a close waits for messages that are being sent."""
     configuration: Annotated[dict[str, str], After(_of_producers), IGNORED] = setting(default_factory=dict)
-    """Properties of Kafka's producer, by their names there, such as `linger.ms`."""
+    """Properties of Kafka's producer, by Kafka's names, such as `linger.ms`."""
 
 
 class LetterProducerProperties(ClientProducerProperties):
@@ -145,12 +145,12 @@ class LetterProducerProperties(ClientProducerProperties):
 
     topic: TopicProperties = setting(default_factory=TopicProperties)
 
-    sync: Annotated[bool, Accepted("a letter is waited for")] = True
+    sync: Annotated[bool, Accepted("the binder waits until a dead letter is written")] = True
     header_patterns: Annotated[tuple[str, ...], Accepted(_ALL_OF_IT)] = ()
     message_key_expression: Annotated[str | None, Accepted(_ALL_OF_IT)] = None
     use_topic_header: Annotated[bool, Accepted("dlq-name names the topic")] = False
-    send_timeout_expression: Annotated[str | None, Accepted("a letter is tried again until it is written")] = None
-    record_metadata_channel: Annotated[str | None, Accepted("there are no results of sends")] = None
+    send_timeout_expression: Annotated[str | None, Accepted("a dead letter is sent again until it is written")] = None
+    record_metadata_channel: Annotated[str | None, Accepted("results of sends are not published")] = None
     transaction_manager: Annotated[str | None, Accepted(_BY_ITSELF)] = None
     allow_non_transactional: Annotated[bool, Accepted(_BY_ITSELF)] = False
 
@@ -159,18 +159,20 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
     """`spring.cloud.stream.kafka.bindings.<name>.producer.*` and `….kafka.default.producer.*`."""
 
     sync: bool = True
-    """Whether a send waits for the broker's acknowledgment; false: at most 1000 are on their way at once, and failures
-    go to the error channel."""
+    """Whether a send waits for the broker's acknowledgment. If not, at most 1000 sends are in flight, and failures go
+    to the error channel."""
     header_patterns: tuple[str, ...] = ()
-    """`!secret*,*`: which headers travel, in any case; the first pattern that matches decides. Unset: all."""
+    """The headers that are sent: `!secret*,*`. The first pattern that matches decides; case does not matter. Unset:
+    all."""
     message_key_expression: Annotated[str | None, After(_compiled)] = None
-    """`payload.customer`, `headers['customer']`: the key of a message, of the message as it is sent."""
+    """An expression that returns the key of a message, before the payload is converted: `payload.customer`,
+    `headers['customer']`."""
     use_topic_header: bool = False
-    """A header `kafka_topic` names the topic in place of the destination."""
+    """Whether the header `kafka_topic` of a message names its topic, instead of the destination."""
     topic: TopicProperties = setting(default_factory=TopicProperties)
 
     transactional: bool = False
-    """Messages are sent in local transactions that a checker answers for, as on RocketMQ: asked for, it is refused."""
+    """Whether messages are sent in local transactions with a checker, as on RocketMQ. This binder refuses it."""
     group: str | None = None
     """The producer group of such transactions."""
 
@@ -178,13 +180,13 @@ class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperti
         str | None, Rejected("set configuration.delivery.timeout.ms, a number of milliseconds")
     ] = None
     record_metadata_channel: Annotated[
-        str | None, Rejected("there are no results of sends: the sender hears of failures only")
+        str | None, Rejected("results of sends are not published: failures are raised at the sender")
     ] = None
     transaction_manager: Annotated[str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")] = (
         None
     )
     allow_non_transactional: bool = False
-    """In a transactional binder: what is sent outside of a listener's transaction needs none of its own."""
+    """If the binder is transactional: whether sends outside of a listener's transaction go without a transaction."""
     admin: Annotated[dict[str, str], Rejected(_TOPIC)] = setting(default_factory=dict)
 
     def unconfirmed_by(self) -> Sequence[str]:
@@ -243,61 +245,67 @@ class KafkaConsumerProperties(ExtendedConsumerProperties):
     """`spring.cloud.stream.kafka.bindings.<name>.consumer.*` and `….kafka.default.consumer.*`."""
 
     ordered: bool = True
-    """One call at a time per partition, a failing message holds back those behind it; false: as many as `concurrency`
-    allows, and the committed offset is the smallest that is not settled."""
+    """Whether each partition has one call at a time, and a failing message holds back those behind it. If not,
+    `concurrency` limits the calls, and the smallest unsettled offset is committed."""
     broadcast: bool = False
-    """Every instance receives every message that is sent while it runs; nothing is redelivered."""
+    """Whether every instance receives every message that is sent while it runs. Nothing is redelivered then."""
     max_reconsume_times: int = setting(default=0, ge=-1)
-    """Redeliveries before the dead letter; -1: without bound when ordered, else 16."""
+    """The redeliveries before a message becomes a dead letter. -1: without limit if ordered, else 16."""
     redelivery_level: int = setting(default=0, ge=-1)
-    """Not ordered: 0 takes entry 3 + redeliveries so far of `redelivery-delays`, n entry n each time, -1 gives up."""
+    """If not ordered: the entry of `redelivery-delays` for each redelivery. 0: entry 3 for the first, the next entry
+    for each further one. n: always entry n. -1: a dead letter at once."""
     redelivery_delays: Annotated[tuple[Seconds, ...], Separator(" ")] = tuple(DEFAULT_DELAY_LEVELS)
-    """Not ordered: the table of pauses before a message is delivered again."""
+    """If not ordered: the table of pauses before a message is delivered again."""
     suspend: Milliseconds = timedelta(seconds=1)
-    """Ordered: the pause before a failed message is delivered again."""
+    """If ordered: the pause before a failed message is delivered again."""
     consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
-    """A message not settled by then is given back."""
+    """A message that is not settled in this time is delivered again."""
     tags: str | None = None
-    """`a||b`, only messages with one of these tags: asked for, it is refused."""
+    """A filter by tags: `a||b`. This binder refuses it."""
     sql: str | None = None
-    """Only messages whose headers match: asked for, it is refused."""
+    """An SQL filter over headers. This binder refuses it."""
     batch_size: int | None = setting(default=None, ge=1)
-    """In batch mode: the largest number of messages in a list; unset: `configuration.max.poll.records`, else 500."""
+    """In batch mode: the most messages in a list. Unset: `configuration.max.poll.records`, else 500."""
 
     start_offset: StartOffset | None = None
-    """Where a group begins that has no committed offset; unset: earliest, and latest for an anonymous one."""
+    """Where a group without committed offset begins. Unset: `earliest`, for an anonymous group `latest`."""
     reset_offsets: Annotated[bool, NotInMemory("a group continues where it was")] = False
-    """Begin at `start-offset` at every start, whatever was committed."""
+    """Whether every start begins at `start-offset`, whatever was committed."""
     ack_mode: AckMode = AckMode.BATCH
-    """When offsets are committed."""
+    """When offsets are committed. `TIME`: every `auto.commit.interval.ms`. The others: after each poll."""
     enable_dlq: bool | None = None
-    """True: the dead-letter topic is made at the start; false: what is rejected is logged and lost; unset: it is made
-    when it is needed. An anonymous group has none."""
+    """When the dead-letter topic is created. True: at the start. False: never; rejected messages are logged and lost.
+    Unset: with the first dead letter. An anonymous group has none."""
     dlq_name: str | None = None
-    """The dead-letter topic; unset: `error.<destination>.<group>`."""
+    """The dead-letter topic. Unset: `error.<destination>.<group>`."""
     dlq_partitions: int | None = setting(default=None, ge=1)
-    """Its partitions; unset: as many as the destination has. A letter goes to its message's partition, modulo these."""
+    """The partitions of the dead-letter topic. Unset: as many as the destination has. A dead letter goes to its
+    message's partition, modulo this number."""
     dlq_producer_properties: LetterProducerProperties = setting(default_factory=LetterProducerProperties)
     """The settings of the producer of dead letters, and of their topic."""
     auto_rebalance_enabled: Annotated[bool, NotInMemory(SHARED_PARTITIONS)] = True
-    """False: the instance with index i takes every partition p with p % instance-count = i."""
+    """Whether Kafka assigns the partitions. If not, the instance with index i takes each partition p with p %
+    instance-count = i."""
     destination_is_pattern: bool = False
-    """The destination is a regular expression; topics that match are found while the application runs."""
+    """Whether the destination is a regular expression. New topics that match it are found while the application
+    runs."""
     poll_timeout: Annotated[Milliseconds, Positive] = timedelta(seconds=5)
     """How long a poll of a polled consumer waits for a message."""
     configuration: Annotated[dict[str, str], After(_of_consumers), IGNORED] = setting(default_factory=dict)
-    """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
+    """Properties of Kafka's consumer, by Kafka's names, such as `max.poll.records`."""
     topic: TopicProperties = setting(default_factory=TopicProperties)
 
     auto_commit_offset: Annotated[bool, Accepted("a listener that asks for an Acknowledgment settles by hand")] = True
     ack_each_record: Annotated[bool, Accepted("settled offsets are committed at once")] = False
-    auto_commit_on_error: Annotated[bool | None, Accepted("what fails is rejected; raise Requeue to have it again")] = (
-        None
-    )
-    trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
+    auto_commit_on_error: Annotated[
+        bool | None, Accepted("a failed message is rejected; raise Requeue to receive it again")
+    ] = None
+    trusted_packages: Annotated[tuple[str, ...], Accepted("headers never make classes")] = ()
     standard_headers: Annotated[str | None, Accepted("id and timestamp are always there")] = None
     idle_event_interval: Annotated[Milliseconds | None, Accepted("there are no idle events")] = None
-    tx_commit_recovered: Annotated[bool, Rejected("a rejected message is always done: remove it", only=(False,))] = True
+    tx_commit_recovered: Annotated[
+        bool, Rejected("a rejected message always counts as consumed: remove it", only=(False,))
+    ] = True
     converter_bean_name: Annotated[str | None, Rejected(_NO_BEANS + "give StreamApplication a message converter")] = (
         None
     )

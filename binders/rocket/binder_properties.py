@@ -79,54 +79,57 @@ class RocketBinderProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
 
     name_server: Annotated[NameServerList, After(_check)] = setting(default=[])
-    """Name servers as `host:port`, several as a list or separated by `;` or `,`. Unset: fetched from
-    `name-server-domain`; without that too `127.0.0.1:9876`, see `embedded`."""
+    """The name servers: `host:port`, several as a list or separated by `;` or `,`. Unset: fetched from
+    `name-server-domain`. Without both: `127.0.0.1:9876`, see `embedded`."""
     name_server_domain: Annotated[str, After(_check_domain)] | None = None
-    """A host (port 8080) or `host:port` of an HTTP server that answers with the name servers' addresses (Apache's
-    `rocketmq.namesrv.domain`). The URL is `http://<host:port>/rocketmq/nsaddr`, with `-<unit-name>?nofix=1` if there is
-    a unit name. Without effect where `name-server` is set."""
+    """The HTTP server that returns the addresses of the name servers (Apache's `rocketmq.namesrv.domain`): `host:port`,
+    or `host` for port 8080. The URL is `http://<host:port>/rocketmq/nsaddr`, with `-<unit-name>?nofix=1` if there is a
+    unit name. If `name-server` is set, this setting has no effect."""
     name_server_subgroup: str = "nsaddr"
-    """Last part of that URL's path (Apache's `rocketmq.namesrv.domain.subgroup`)."""
+    """The last part of the path of that URL (Apache's `rocketmq.namesrv.domain.subgroup`)."""
     embedded: Embedded = Embedded.AUTO
-    """Whether a broker is started in this process."""
+    """Whether a broker starts in this process. `auto`: if neither name servers nor their domain are configured, and no
+    name server answers at the default address."""
     embedded_store: str = ".streamkit"
     """Where the embedded broker keeps its store."""
     provisioning: Annotated[
         Provisioning, NotInMemory("topics are made when they are used", only=(Provisioning.VERIFY,))
     ] = Provisioning.AUTO
-    """What is done about topics before they are bound."""
+    """How missing topics are handled. `create`: they are created. `verify`: the binding is refused. `none`: not
+    checked; the broker may create them. `auto`: `create` on an embedded broker, else `none`."""
     message_delay_level: Annotated[tuple[Seconds, ...], Separator(" ")] = DEFAULT_DELAY_LEVELS
-    """The broker's `messageDelayLevel`, such as `1s 5s 10s`; set it here when it is changed there."""
+    """The table of delay levels, which must equal the broker's `messageDelayLevel`."""
     group: Group | None = None
-    """The group of producers that name none; unset: their destination."""
+    """The group of producers whose binding sets none. Unset: their destination."""
     unit_name: str | None = None
-    """Appended to the client id."""
+    """A name that is appended to the client id."""
     offset_store: str | None = None
-    """Where broadcasting consumers keep their offsets; unset: `~/.rocketmq_offsets`, as Apache's client does."""
+    """The directory in which broadcasting consumers keep their offsets. Unset: `~/.rocketmq_offsets`, as with Apache's
+    client."""
     vip_channel_enabled: bool = False
-    """Send through the broker's second port, its port minus 2."""
+    """Whether the broker's VIP port is used: its port minus 2."""
     access_key: str | None = None
-    """Access key of an account of the brokers' access control."""
+    """The access key of an account in the brokers' access control."""
     secret_key: str | None = None
     """The account's secret key. With both keys, all requests to name servers and brokers are signed."""
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
-    """Put before the names of topics and groups at the broker, `<namespace>%<name>`; what the application sees and says
-    is without it."""
+    """The namespace: a prefix of the names of topics and groups at the broker, `<namespace>%<name>`. The application
+    uses the names without it."""
     namespace_v2: Annotated[
         str | None,
         Rejected("namespaces are not put into requests: remove it, or use namespace, which is put before names"),
     ] = None
     use_tls: Annotated[bool, setting(aliases=("useTLS",))] = False
-    """Encrypt the connections to name servers and brokers: those of the binder itself, and of bindings that do not set
-    it."""
+    """Whether connections to name servers and brokers are encrypted: those of the binder, and of bindings that do not
+    set `use-tls`."""
     tls: TlsProperties = setting(default_factory=TlsProperties)
     """Whom the binder trusts, and the certificate that it shows."""
     enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
-    """Write message traces of the bindings that do not set it. Unset: if `customized-trace-topic` is set."""
+    """Whether bindings that do not set it write message traces. Unset: only if `customized-trace-topic` is set."""
     customized_trace_topic: Annotated[str | None, NotInMemory(NO_TRACE)] = None
-    """The topic of message traces; unset: RMQ_SYS_TRACE_TOPIC."""
+    """The topic of message traces. Unset: `RMQ_SYS_TRACE_TOPIC`."""
     access_channel: Annotated[str | None, Accepted(LOCAL_TRACE)] = None
-    enabled: Annotated[bool, Accepted("it is read of bindings only")] = True
+    enabled: Annotated[bool, Accepted("only the setting of a binding is read")] = True
     poll_name_server_interval: PositiveMilliseconds = timedelta(seconds=30)
     """The time between two updates of the routes from the name servers."""
     heartbeat_broker_interval: PositiveMilliseconds = timedelta(seconds=30)
@@ -140,13 +143,13 @@ class RocketSpringProducerProperties(SharedSettingsModel):
 
     group: Annotated[str | None, Accepted(_NO_TEMPLATE)] = None
     access_key: str | None = None
-    """Access key, where `spring.cloud.stream.rocketmq.binder.access-key` is not set."""
+    """The access key, if `spring.cloud.stream.rocketmq.binder.access-key` is not set."""
     secret_key: str | None = None
-    """Secret key, where `spring.cloud.stream.rocketmq.binder.secret-key` is not set."""
+    """The secret key, if `spring.cloud.stream.rocketmq.binder.secret-key` is not set."""
     enable_msg_trace: bool | None = None
-    """Whether producers write message traces, where neither the binding nor the binder says."""
+    """Whether producers write message traces, if neither the binding nor the binder sets it."""
     customized_trace_topic: str | None = None
-    """The topic of producers' message traces, where neither the binding nor the binder names one."""
+    """The topic of producers' message traces, if neither the binding nor the binder sets one."""
     send_message_timeout: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
     compress_message_body_threshold: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
     retry_times_when_send_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
@@ -159,5 +162,5 @@ class RocketSpringProperties(SharedSettingsModel):
     """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
 
     name_server: NameServerList = setting(default=[])
-    """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
+    """The name servers, if `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
     producer: RocketSpringProducerProperties = setting(default_factory=RocketSpringProducerProperties)

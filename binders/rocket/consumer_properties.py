@@ -57,32 +57,32 @@ class PushProperties(SettingsModel):
     """`consumer.push.*` of the second generation."""
 
     orderly: bool | None = None
-    """As `orderly`."""
+    """The second generation's spelling of `orderly`. It takes precedence."""
     suspend_current_queue_time_millis: Milliseconds | None = None
-    """As `suspend-current-queue-time-millis`."""
+    """The second generation's spelling of `suspend-current-queue-time-millis`. It takes precedence."""
     max_reconsume_times: int | None = setting(default=None, ge=-1)
-    """Redeliveries before the dead letter; unset or -1: 16 when concurrent, without bound when ordered."""
+    """The redeliveries before a message becomes a dead letter. Unset or -1: 16, or without limit if `orderly`."""
     delay_level_when_next_consume: int | None = setting(default=None, ge=-1)
-    """As `delay-level-when-next-consume`."""
+    """The second generation's spelling of `delay-level-when-next-consume`. It takes precedence."""
     pull_threshold_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=-1, ge=-1)
-    """Messages cached over all queues of a topic; -1: no limit but each queue's."""
+    """The most messages cached for all queues of a topic. -1: only the limit of each queue applies."""
     pull_threshold_size_for_topic: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=-1, ge=-1)
-    """The same in MiB."""
+    """The same limit in MiB of bodies."""
     pull_interval: Milliseconds = timedelta(0)
-    """Pause between two pulls of a queue."""
+    """The pause between two pulls of a queue."""
     consume_message_batch_max_size: int | None = setting(default=None, ge=1, le=MAX_BATCH_SIZE)
-    """With `consumer.batch-mode`: messages handed over at once, at most; unset: as many as `pull-batch-size`."""
+    """With `consumer.batch-mode`: the most messages in a list. Unset: `pull-batch-size`."""
     consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
-    """A message not settled by then is delivered again."""
+    """A message that is not settled in this time is delivered again."""
 
 
 class PullProperties(SettingsModel):
     """`consumer.pull.*` of the second generation, for polled consumers."""
 
     poll_timeout_millis: Milliseconds | None = None
-    """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""
+    """How long a poll waits for a message. Unset: `pull-timeout`, else 5s."""
     pull_threshold_for_all: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=1000, ge=1)
-    """No queue is pulled while more messages than this wait to be polled."""
+    """While more messages than this wait for a poll, no queue is pulled."""
     pull_thread_nums: Annotated[int | None, Accepted("pulls need no threads")] = None
     topic_metadata_check_interval_millis: Annotated[
         int | None, Accepted("poll-name-server-interval says how often routes are looked up")
@@ -90,7 +90,9 @@ class PullProperties(SettingsModel):
     consumer_timeout_millis_when_suspend: Annotated[
         int | None, Accepted("a pull waits as long as the client's own timeout")
     ] = None
-    err_acknowledge: Annotated[str | None, Accepted("what fails is rejected; raise Requeue to have it again")] = None
+    err_acknowledge: Annotated[
+        str | None, Accepted("a failed message is rejected; raise Requeue to receive it again")
+    ] = None
 
 
 def _message_model(value: object) -> object:
@@ -112,23 +114,25 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.consumer.*` and `….rocketmq.default.consumer.*`."""
 
     enabled: bool = True
-    """False: the consumer is not started with the application."""
+    """Whether the consumer starts with the application."""
     orderly: bool = False
-    """One call at a time per queue; a failing message holds back those behind it."""
+    """Whether each queue has one call at a time, and a failing message holds back those behind it."""
     broadcasting: bool = False
-    """Every instance receives every message, and keeps its place by its address and index; nothing is redelivered."""
+    """Whether every instance receives every message. Its position is kept under its address and index. Nothing is
+    redelivered then."""
     message_model: Annotated[MessageModel, Before(_message_model)] = MessageModel.CLUSTERING
-    """BROADCASTING is `broadcasting=true`."""
+    """`BROADCASTING` is the same as `broadcasting=true`."""
     tags: str | None = None
-    """`a||b`: receive only messages with one of these tags."""
+    """Receive only messages with one of these tags: `a||b`."""
     sql: str | None = None
-    """Receive only messages whose headers match; wins over `tags`."""
+    """Receive only messages whose headers match this SQL expression. It overrides `tags`."""
     subscription: str | None = None
-    """`a||b`, or `sql:<expression>`; wins over `tags` and `sql`."""
+    """Tags (`a||b`) or an SQL expression (`sql:<expression>`). It overrides `tags` and `sql`."""
     delay_level_when_next_consume: int = setting(default=0, ge=-1)
-    """Concurrent: -1 dead letter at once; 0 level 3 + redeliveries so far; n that delay level each time."""
+    """Unless `orderly`: the delay level of redeliveries. 0: level 3 for the first, the next level for each further one.
+    n: always level n. -1: a dead letter at once."""
     suspend_current_queue_time_millis: Milliseconds = timedelta(seconds=1)
-    """Ordered: pause before the queue's head is tried again."""
+    """With `orderly`: the pause before a failed message is delivered again."""
     allocate_message_queue_strategy: Annotated[
         AllocateStrategy, NotInMemory("the members of a group share the queues evenly, in ranges")
     ] = AllocateStrategy.AVERAGELY
@@ -136,30 +140,31 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     """Where a new group begins."""
     consume_timestamp: Annotated[str, After(_timestamp)] | None = None
-    """`yyyyMMddHHmmss` in local time, for CONSUME_FROM_TIMESTAMP; unset: half an hour before the start."""
+    """The time for CONSUME_FROM_TIMESTAMP, `yyyyMMddHHmmss` in local time. Unset: half an hour before the start."""
     pull_time_delay_mills_when_exception: Milliseconds = timedelta(seconds=1)
-    """Pause of pulling after a pull failed."""
+    """The pause after a failed pull."""
     pull_batch_size: int = setting(default=32, ge=1, le=4096)
-    """Messages asked for in one pull."""
+    """The most messages that a pull asks for."""
     pull_threshold_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=1000, ge=1)
-    """A queue is not pulled while more messages than this are cached."""
+    """While more messages than this of a queue are cached, the queue is not pulled."""
     pull_threshold_size_for_queue: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=100, ge=1)
-    """The same in MiB: bodies count as they are in memory, decompressed only while they are consumed."""
+    """The same limit in MiB of bodies as they are in memory. They are decompressed only while they are consumed."""
     max_decompressed_body_size: int = setting(default=DEFAULT_LIMIT, ge=1)
-    """Bytes that a compressed body may have when it is decompressed; a message whose body has more is a dead letter."""
+    """The most bytes of a body after decompression. A message with a larger body becomes a dead letter."""
     max_decompressed_size: int = setting(default=2 * DEFAULT_LIMIT, ge=1)
-    """Bytes of bodies over 256 KiB that are decompressed at once; at least `max-decompressed-body-size`."""
+    """The most bytes of bodies over 256 KiB that are decompressed at the same time. It must be at least
+    `max-decompressed-body-size`."""
     consume_max_span: Annotated[int, NotInMemory(_NOT_PULLED)] = setting(default=2000, ge=1)
-    """Concurrent: a queue is not pulled while its cached offsets span more than this."""
+    """Unless `orderly`: while the cached offsets of a queue span more than this, the queue is not pulled."""
     push: PushProperties = setting(default_factory=PushProperties)
     pull: PullProperties = setting(default_factory=PullProperties)
     group: Annotated[str | None, Accepted("the binding's own group is used")] = None
-    trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
+    trusted_packages: Annotated[tuple[str, ...], Accepted("headers never make classes")] = ()
     persist_consumer_offset_interval: PositiveMilliseconds | None = None
     """How often offsets are committed."""
     pull_timeout: Milliseconds | None = None
     """The first generation's spelling of `pull.poll-timeout-millis`."""
-    from_store: Annotated[bool | None, Accepted("a group's offsets are always the broker's")] = None
+    from_store: Annotated[bool | None, Accepted("the broker always keeps the offsets of a group")] = None
 
     def _check(self) -> None:
         """Refuse bounds that the largest body does not fit into."""

@@ -14,20 +14,20 @@ class TlsProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.tls.*`; Java's clients have them as system properties `tls.client.*`."""
 
     config_file: str | None = None
-    """A file with Apache's settings `tls.client.*` (its `tls.config.file`), in place of the settings below. Paths in it
-    count from the working directory."""
+    """A file with Apache's settings `tls.client.*` (Apache's `tls.config.file`), instead of the settings below. Paths
+    in it are relative to the working directory."""
     trust_cert_path: str | None = None
-    """PEM file with the certificates of the authorities that are trusted; unset: those that the system trusts."""
+    """A PEM file with the certificates of trusted authorities. Unset: those that the operating system trusts."""
     cert_path: str | None = None
-    """PEM file with the certificate chain that is shown to servers which ask for one."""
+    """A PEM file with the client's certificate chain, for servers that ask for one."""
     key_path: str | None = None
-    """PEM file with the private key of that certificate; unset: it is in the certificate's file."""
+    """A PEM file with the private key of that certificate. Unset: the key is in the certificate's file."""
     key_password: str | None = None
-    """Password of that key, if it is encrypted. Jobs of Spark get no passwords: they read it from `config-file`."""
+    """The password of that key, if it is encrypted. Spark jobs get no passwords; they read it from `config-file`."""
     auth_server: bool = True
-    """Verify the certificates of name servers and brokers. Java's clients do not, unless told to."""
+    """Whether the certificates of name servers and brokers are verified. Java's clients do not do so by default."""
     check_host_name: bool = True
-    """Whether a certificate must also be for the host or IP address that is connected to."""
+    """Whether a certificate must also name the host or IP address of the connection."""
 
     def _check(self) -> None:
         """Refuse a key without a certificate, and settings that are given together with `config_file`."""

@@ -35,47 +35,52 @@ class ProducerType(Enum):
 class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.producer.*` and `….rocketmq.default.producer.*`."""
 
-    enabled: Annotated[bool, Rejected("a disabled binding only fails: remove the setting, or the binding")] = True
-    """False: the binding is refused."""
+    enabled: Annotated[
+        bool, Rejected("a disabled binding would fail at every send: remove the setting or the binding")
+    ] = True
+    """Whether the binding is enabled. False is refused."""
     group: Group | None = None
-    """The producer group; unset: the binder's, else the destination."""
+    """The producer group. Unset: the binder's `group`, else the destination."""
     send_type: SendType = SendType.SYNC
-    """When a send returns."""
+    """When a send returns. `Sync`: when the broker has answered. `Async`: at once; failures go to the error channel.
+    `OneWay`: when the request is written; the broker does not answer."""
     sync: bool | None = None
-    """The first generation's spelling: true is send type Sync, false is Async."""
+    """The first generation's spelling of `send-type`: true is `Sync`, false is `Async`."""
     send_message_timeout: PositiveMilliseconds = setting(
         default=timedelta(seconds=3),
         aliases=("send_message_timeout", "send_msg_timeout"),
     )
-    """How long a send may take, its retries included."""
+    """How long a send may take, including its retries."""
     compress_message_body_threshold: int = setting(
         default=4096,
         ge=1,
         aliases=("compress_message_body_threshold", "compress_msg_body_threshold"),
     )
-    """Bodies of this many bytes and more are compressed."""
+    """The size in bytes from which bodies are compressed."""
     retry_times_when_send_failed: int = setting(default=2, ge=0)
-    """Further attempts of a Sync send."""
+    """The number of further attempts of a `Sync` send."""
     retry_times_when_send_async_failed: int = setting(default=2, ge=0)
-    """Further attempts of an Async send."""
+    """The number of further attempts of an `Async` send."""
     retry_next_server: bool = setting(default=False, aliases=("retry_next_server", "retry_another_broker"))
-    """Try another broker when the answer is not SEND_OK."""
+    """Whether another broker is tried if the send status is not `SEND_OK`."""
     max_message_size: int = setting(default=4 * 1024 * 1024, ge=1)
-    """Largest body in bytes; a larger one fails at the sender."""
+    """The size of the largest body in bytes. A larger one fails at the sender."""
     transactional: bool = False
-    """Messages are sent within local transactions; a transaction listener of the group answers for them."""
+    """Whether messages are sent in local transactions, which the group's transaction listener checks."""
     producer_type: ProducerType = ProducerType.NORMAL
     """The second generation's spelling: `Trans` is `transactional=true`."""
     transaction_listener: str | None = None
-    """The name of the registered transaction listener, in place of the one of the group."""
+    """The name of a registered transaction listener, instead of the group's."""
     send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
     message_queue_selector: str | None = None
-    """The name of a registered function that chooses a queue: of the message and the number of queues."""
+    """The name of a registered function that chooses the queue. It gets the message and the number of queues."""
     persist_consumer_offset_interval: Annotated[PositiveMilliseconds | None, Accepted("a producer has no offsets")] = (
         None
     )
-    error_message_strategy: Annotated[str | None, Accepted("no version reads it")] = None
-    send_failure_channel: Annotated[str | None, Accepted("no version reads it")] = None
+    error_message_strategy: Annotated[str | None, Accepted("no version of Spring Cloud Alibaba's binder reads it")] = (
+        None
+    )
+    send_failure_channel: Annotated[str | None, Accepted("no version of Spring Cloud Alibaba's binder reads it")] = None
     check_forbidden_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
     send_message_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
 

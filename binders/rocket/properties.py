@@ -54,23 +54,24 @@ class BindingProperties(SettingsModel):
         Rejected("a binding uses its binder's name server: configure a binder of its own under binders.*"),
     ] = None
     unit_name: str | None = None
-    """Appended to the client id."""
+    """A name that is appended to the client id."""
     vip_channel_enabled: bool | None = None
-    """Use the broker's second port, its port minus 2."""
+    """Whether the broker's VIP port is used: its port minus 2."""
     poll_name_server_interval: PositiveMilliseconds | None = None
     """The time between two updates of the routes from the name servers."""
     heartbeat_broker_interval: PositiveMilliseconds | None = None
     """The time between two heartbeats to the brokers."""
     access_key: str | None = None
-    """Access key of an account of the brokers' access control."""
+    """The access key of an account in the brokers' access control."""
     secret_key: str | None = None
     """The account's secret key. With both keys, all requests are signed."""
     namespace: Annotated[InNamespace | None, NotInMemory(NO_NAMESPACE)] = None
-    """Put before the names of topics and groups at the broker."""
+    """The namespace: a prefix of the names of topics and groups at the broker."""
     use_tls: Annotated[bool | None, setting(aliases=("useTLS",))] = None
-    """Encrypt the connections of this binding, by the certificates of `rocketmq.binder.tls`."""
+    """Whether the connections of this binding are encrypted, with the certificates of `rocketmq.binder.tls`."""
     enable_msg_trace: Annotated[bool | None, NotInMemory(NO_TRACE)] = None
-    """Write a message trace: what this binding sends, or what its listener is called with (not what is polled)."""
+    """Whether a message trace is written of what this binding sends or its listener receives. Polled messages are not
+    traced."""
     customized_trace_topic: Annotated[str | None, NotInMemory(NO_TRACE)] = None
     """The topic of the message trace. Setting it turns the trace on, unless `enable-msg-trace` says otherwise."""
     access_channel: Annotated[str | None, Accepted(LOCAL_TRACE)] = None

@@ -27,7 +27,7 @@ class SchemaRegistryClientProperties(SharedSettingsModel):
     endpoint: Annotated[str | None, NO_REGISTRY] = None
     """The address of the schema registry."""
     cached: Annotated[bool, NO_REGISTRY] = False
-    """Whether its answers are kept."""
+    """Whether the registry's answers are cached."""
 
 
 class SchemaProperties(SharedSettingsModel):
@@ -41,15 +41,15 @@ class LoggingProperties(SettingsModel):
     """`streamkit.logging.*`."""
 
     format: LogFormat | None = None
-    """The format of the log of `streamkit run`: `text` for people, or `json`, a JSON object on each line. The option
-    `--log-format` takes precedence; unset: `text`. A program that calls `app.run()` formats its log itself."""
+    """The format of the log of `streamkit run`: `text`, or `json` for a JSON object on each line. The option
+    `--log-format` takes precedence. Unset: `text`. A program that calls `app.run()` formats its log itself."""
 
 
 class LifecycleProperties(SettingsModel):
     """`spring.lifecycle.*`."""
 
     timeout_per_shutdown_phase: Milliseconds = timedelta(seconds=30)
-    """How long calls in flight may take when the application stops."""
+    """How long the stop of the application waits for calls in flight."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -93,25 +93,25 @@ SCHEMA_REGISTRY_CLIENT: Final = "spring.cloud.schema-registry-client"
 
 GROUPS: Final = (
     Group("Functions", FUNCTION, "function_properties:CloudFunctionProperties"),
-    Group("How suppliers are polled", POLLER, "function_properties:PollerProperties"),
+    Group("Polling of suppliers", POLLER, "function_properties:PollerProperties"),
     Group(
         "The client of a schema registry",
         SCHEMA_REGISTRY_CLIENT,
         "application_properties:SchemaRegistryClientProperties",
     ),
-    Group("The schemas of its converter", SCHEMA, "application_properties:SchemaProperties"),
+    Group("The schemas of the registry's converter", SCHEMA, "application_properties:SchemaProperties"),
     Group("Stopping", LIFECYCLE, "application_properties:LifecycleProperties"),
     Group("The log of `streamkit run`", LOGGING, "application_properties:LoggingProperties"),
     Group("Idempotent listeners", INBOX, "pattern_properties:InboxProperties"),
     Group("The local store", LOCAL_STORE, "pattern_properties:LocalStoreProperties"),
     Group("The management server", MANAGEMENT_SERVER, "management_properties:ManagementServerProperties"),
-    Group("Who logs in to it", SECURITY_USER, "management_properties:SecurityUserProperties"),
-    Group("Its endpoints", WEB_ENDPOINTS, "management_properties:WebEndpointsProperties"),
-    Group("What may be done by its endpoints", ENDPOINTS, "management_properties:EndpointsProperties"),
+    Group("The user of the management server", SECURITY_USER, "management_properties:SecurityUserProperties"),
+    Group("The management endpoints", WEB_ENDPOINTS, "management_properties:WebEndpointsProperties"),
+    Group("Access to the management endpoints", ENDPOINTS, "management_properties:EndpointsProperties"),
     Group("The endpoint `health`", HEALTH_ENDPOINT, "management_properties:HealthEndpointProperties"),
     *(
         Group(f"The endpoint `{name}`", f"{ENDPOINT}.{name}", "management_properties:EndpointProperties")
         for name in ("bindings", "metrics", "prometheus")
     ),
-    Group("What health counts", HEALTH, "management_properties:HealthProperties"),
+    Group("The components of health", HEALTH, "management_properties:HealthProperties"),
 )

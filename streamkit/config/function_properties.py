@@ -24,7 +24,7 @@ __all__ = [
 
 V = TypeVar("V")
 
-_NO_SCAN: Final = Accepted("functions are those that the application is given, and decorated")
+_NO_SCAN: Final = Accepted("functions are registered with the application or decorated, not searched for")
 _NO_WEB: Final = Accepted("functions are called for messages only")
 
 
@@ -62,22 +62,21 @@ class PollerProperties(SettingsModel):
     """How suppliers are polled; a setting that a binding lacks is taken from `spring.integration.poller.*`."""
 
     fixed_delay: Annotated[Milliseconds, Positive] | None = None
-    """Pause between the end of a poll and the next; 1s where nothing says when to poll."""
+    """The pause between the end of a poll and the next poll. Without it, `fixed-rate` and `cron`: 1s."""
     fixed_rate: Annotated[Milliseconds, Positive] | None = None
-    """Time from the beginning of a poll to that of the next, instead of the fixed delay."""
+    """The time from the start of a poll to the start of the next, instead of `fixed-delay`."""
     cron: Annotated[str, After(_checked_cron)] | None = None
-    """When to poll, instead of the fixed delay: six fields, as Spring has them, in local time."""
+    """The times of polls, instead of `fixed-delay`: a cron expression with Spring's six fields, in local time."""
     initial_delay: Milliseconds | None = None
-    """Pause before the first poll; none where nothing sets it. A cron expression has none."""
+    """The pause before the first poll. Unset: no pause. With `cron` it is not used."""
     max_messages_per_poll: int | None = None
-    """How often the supplier is called in a poll, or until it returns None; -1: until it does. 1 where nothing
-    sets it."""
+    """The most calls of the supplier in a poll, which also ends when it returns None. -1: no limit. Unset: 1."""
     time_unit: TimeUnit = TimeUnit.MILLISECONDS
-    """What plain numbers in these settings count."""
+    """The unit of durations that are plain numbers."""
     receive_timeout: Annotated[
-        Milliseconds | None, Accepted("a supplier is called, it is not waited for at a queue")
+        Milliseconds | None, Accepted("a poll calls the supplier and does not wait at a queue")
     ] = None
-    """How long a poll waits."""
+    """How long a poll waits for a message."""
 
     @classmethod
     def _prepared(cls, values: Mapping[str, object]) -> Mapping[str, object]:
@@ -145,7 +144,7 @@ class StreamFunctionProperties(SettingsModel):
     bindings: dict[str, str] = setting(default_factory=dict)
     """Other names for the bindings of functions: `upper-in-0=orders`."""
     autodetect: bool = True
-    """Whether a single function is bound without a definition; false: no function is."""
+    """Whether the only function is bound without a definition."""
     routing: RoutingProperties = setting(default_factory=RoutingProperties)
     """The routing function."""
 
@@ -154,17 +153,18 @@ class CloudFunctionProperties(SettingsModel):
     """`spring.cloud.function.*`."""
 
     definition: str | None = None
-    """Which functions are bound: `;` between them, `|` between those that are composed; unset: the only one."""
+    """The functions that are bound, separated by `;`. A `|` composes functions: `upper|echo`. Unset: the only
+    function."""
     routing_expression: str | None = None
-    """An expression over a message: the name of the function it is routed to, where its headers name none. Without a
-    definition, it binds the routing function."""
+    """An expression over a message that returns the name of the function for it, if its headers name none. Without a
+    definition, this setting binds the routing function."""
     ineligible_definitions: list[str] = setting(default_factory=list)
-    """Functions that are not bound because they are the only one."""
+    """Functions that are never bound without a definition, and do not count for "the only function"."""
     routing: RoutingProperties = setting(default_factory=RoutingProperties)
     """The routing function."""
     configuration: Annotated[dict[str, Any], _NO_WEB] = setting(default_factory=dict)
-    """Settings of single functions."""
+    """The settings of single functions."""
     scan: Annotated[dict[str, Any], _NO_SCAN] = setting(default_factory=dict)
-    """Where functions are looked for."""
+    """Where functions are searched for."""
     web: Annotated[dict[str, Any], _NO_WEB] = setting(default_factory=dict)
-    """Functions called by HTTP."""
+    """The functions that are called over HTTP."""

@@ -36,17 +36,18 @@ class ManagementServerProperties(SharedSettingsModel):
     """`management.server.*`."""
 
     port: int | None = setting(default=None, ge=-1, le=65535)
-    """Where the management endpoints are served; 0 takes a free port; unset or -1: they are not."""
+    """The port of the management endpoints. 0: a free port. Unset or -1: they are not served."""
     address: str = "127.0.0.1"
-    """The address they are served at. Another one than loopback needs a login: `token`, or `spring.security.user`."""
+    """The address at which the endpoints are served. An address other than loopback requires a login: `token` or
+    `spring.security.user`."""
     base_path: str = ""
-    """What comes before `management.endpoints.web.base-path`."""
+    """The path in front of `management.endpoints.web.base-path`."""
     allowed_hosts: Annotated[list[str], After(_checked_hosts)] = setting(default=[])
-    """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
-    (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
-    names below it, `*` for any."""
+    """Further host names, without scheme and port, that requests may name: `ops.example.com`, `*.example.com` for all
+    names below it, `*` for any. Always allowed are this machine's own names (`localhost`), `address`, and the address
+    that a connection came in at."""
     token: Annotated[str, After(_checked_token)] = ""
-    """The token with which programs log in: `Authorization: Bearer …`. It has letters, digits and `-._~+/`."""
+    """The token with which programs log in: `Authorization: Bearer …`. It may have letters, digits and `-._~+/`."""
 
     @property
     def is_local(self) -> bool:
@@ -84,9 +85,9 @@ class SecurityUserProperties(SharedSettingsModel):
     name: Annotated[str, After(_checked_name)] = "user"
     """The name with which people and programs log in to the management endpoints, by HTTP's basic authentication."""
     password: Annotated[str, After(_checked_password)] = ""
-    """The password, plain or after `{noop}`. Without it nobody logs in by a name; Spring makes one up."""
+    """The password, plain or after `{noop}`. Without it nobody can log in by name; Spring would generate one."""
     roles: list[str] = setting(default=[])
-    """The roles that the user has, for `management.endpoint.health.roles`."""
+    """The user's roles, for `management.endpoint.health.roles`."""
 
     @property
     def plain_password(self) -> str:
@@ -98,9 +99,10 @@ class ExposureProperties(SharedSettingsModel):
     """`management.endpoints.web.exposure.*`."""
 
     include: list[str] = setting(default=["health"])
-    """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*`."""
+    """The endpoints that are served: `health`, `bindings`, `metrics`, `prometheus`, those of plugins, or `*` for
+    all."""
     exclude: list[str] = setting(default=[])
-    """Which are not, whatever `include` says."""
+    """The endpoints that are not served, even if `include` lists them."""
 
     def exposes(self, name: str) -> bool:
         """Return whether an endpoint is served. Case, hyphens and dots in names make no difference, as in Spring."""
@@ -135,9 +137,9 @@ class EndpointProperties(SharedSettingsModel):
     """`management.endpoint.<name>.*`."""
 
     enabled: bool | None = None
-    """Whether there is the endpoint: the older spelling of `access`, `unrestricted` or `none`."""
+    """The older spelling of `access`: true is `unrestricted`, false is `none`."""
     access: Access | None = None
-    """What may be done by it; unset: `management.endpoints.access.default`."""
+    """The operations that the endpoint permits. Unset: `management.endpoints.access.default`."""
 
     def _check(self) -> None:
         """Refuse both spellings at once."""
@@ -149,16 +151,16 @@ class AccessProperties(SharedSettingsModel):
     """`management.endpoints.access.*`."""
 
     default: Access | None = None
-    """What may be done by endpoints that say nothing of it; unset: `unrestricted`."""
+    """The operations that an endpoint permits if its own `access` is unset. Unset: `unrestricted`."""
     max_permitted: Access = Access.UNRESTRICTED
-    """The most that may be done by any, whatever they say."""
+    """The most that any endpoint permits, whatever its own `access`."""
 
 
 class EndpointsProperties(SharedSettingsModel):
     """`management.endpoints.*`."""
 
     enabled_by_default: bool | None = None
-    """The older spelling of `access.default`, `unrestricted` or `none`."""
+    """The older spelling of `access.default`: true is `unrestricted`, false is `none`."""
     access: AccessProperties = setting(default_factory=AccessProperties)
     """What may be done by endpoints."""
 
@@ -184,7 +186,7 @@ class WebEndpointsProperties(SharedSettingsModel):
     """`management.endpoints.web.*`."""
 
     base_path: str = "/actuator"
-    """The path they are found below."""
+    """The path below which the endpoints are served."""
     exposure: ExposureProperties = setting(default_factory=ExposureProperties)
     """Which endpoints are served."""
 
@@ -201,26 +203,27 @@ class HealthEndpointProperties(EndpointProperties):
     """`management.endpoint.health.*`."""
 
     show_details: Show | None = None
-    """To whom health shows details, `when-authorized` to those who have logged in. Unset: `when-authorized` if there is
-    a login, else `always`."""
+    """Who sees the details of health. `when-authorized`: those who have logged in. Unset: `when-authorized` if a login
+    is configured, else `always`."""
     show_components: Show | None = None
-    """To whom health shows its parts with their status; unset: as `show-details`."""
+    """Who sees the components of health with their status. Unset: as `show-details`."""
     roles: list[str] = setting(default=[])
-    """With `when-authorized`: the roles of which the user must have one; unset: none. Whoever has the token has all."""
+    """With `when-authorized`: roles of which the user must have one. Unset: no role is required. The token has all
+    roles."""
 
 
 class BindersHealthProperties(SharedSettingsModel):
     """`management.health.binders.*`."""
 
     enabled: bool | None = None
-    """Whether the binders' health counts; unset: `management.health.defaults.enabled`."""
+    """Whether the binders count for health. Unset: `management.health.defaults.enabled`."""
 
 
 class DefaultHealthProperties(SharedSettingsModel):
     """`management.health.defaults.*`."""
 
     enabled: bool = True
-    """Whether health counts what is not said to count."""
+    """Whether a component counts for health if no setting of its own says so."""
 
 
 class HealthProperties(SharedSettingsModel):

@@ -43,7 +43,7 @@ __all__ = [
 
 PREFIX = "spring.cloud.stream"
 
-_ONE_INDEX = Rejected("a process has one index here; start one for each")
+_ONE_INDEX = Rejected("a process has one index here; start a process for each index")
 _NO_METERS = Rejected("meters are not published to a binding")
 
 _OTHER_BINDERS = (
@@ -64,7 +64,7 @@ class IntegrationProperties(SettingsModel):
     """`spring.cloud.stream.integration.*`."""
 
     message_handler_not_propagated_headers: list[str] = setting(default=["contentType"])
-    """Headers not copied from a listener's input to its output."""
+    """The headers that are not copied from a listener's input to its output."""
 
 
 class MetricsProperties(SettingsModel):
@@ -75,45 +75,47 @@ class MetricsProperties(SettingsModel):
     meter_filter: Annotated[str | None, _NO_METERS] = None
     """Which meters are published."""
     properties: Annotated[list[str], _NO_METERS] = setting(default_factory=list)
-    """Settings published with them."""
+    """The settings that are published with the meters."""
     schedule_interval: Annotated[Seconds, _NO_METERS] = timedelta(seconds=60)
-    """How often they are published."""
+    """How often the meters are published."""
 
 
 class StreamSettings(SettingsModel):
     """An application's settings: `spring.cloud.stream.*`."""
 
     instance_count: int = setting(default=1, ge=1)
-    """How many instances of the application run; for partitioned consumers."""
+    """The number of instances of the application, for partitioned consumers."""
     instance_index: int = setting(default=0, ge=0)
-    """This instance's number, from 0; unset: `${INSTANCE_INDEX:${CF_INSTANCE_INDEX:0}}`."""
+    """The number of this instance, from 0. Unset: `${INSTANCE_INDEX:${CF_INSTANCE_INDEX:0}}`."""
     instance_index_list: Annotated[list[int], _ONE_INDEX] = setting(default_factory=list)
-    """Several indexes for one instance."""
+    """The indexes of this instance, if it has several."""
     bindings: dict[str, BindingProperties] = setting(default_factory=dict)
     """The bindings by name."""
     default: BindingProperties = setting(default_factory=BindingProperties)
-    """The same settings for every binding that does not set them, but for `destination`."""
+    """The same settings, except `destination`, for every binding that does not set them."""
     binders: dict[str, BinderConfiguration] = setting(default_factory=dict)
-    """The messaging systems by name; any entry turns off those that would be found by themselves."""
+    """The binders by name. They replace the binders that are made for the installed types."""
     default_binder: str | None = None
-    """Which of them serves bindings that name none; needed when there are several."""
+    """The binder of bindings that name none. It is required if there are several binders."""
     dynamic_destinations: list[str] = setting(default_factory=list)
-    """Which destinations may be bound while the application runs; empty: any."""
+    """The destinations that may be bound while the application runs. Empty: all."""
     dynamic_destination_cache_size: int = setting(default=10, ge=1)
-    """How many bindings made while it runs are kept; the one used longest ago is unbound."""
+    """The most bindings, of those made while the application runs, that are kept. Beyond it, the least recently used is
+    unbound."""
     binding_retry_interval: Seconds = timedelta(seconds=30)
-    """Pause between attempts to bind when the messaging system is away; 0 or less: fail at start."""
+    """The pause between attempts to bind while the messaging system is unavailable. 0 or less: the start fails at
+    once."""
     source: Annotated[list[str], Separator(";")] = setting(default_factory=list)
-    """Output bindings to make without a listener that sends to them, without their ending: `orders` is binding
-    `orders-out-0`. The older form of `output-bindings`."""
+    """The older form of `output-bindings`: names without their ending, so `orders` makes the binding `orders-out-0`."""
     output_bindings: Annotated[list[str], Separator(";")] = setting(default_factory=list)
-    """Output bindings to make without a listener that sends to them."""
+    """Output bindings that are made although no listener sends to them."""
     input_bindings: Annotated[list[str], Separator(";")] = setting(default_factory=list)
-    """Input bindings to make without a listener."""
+    """Input bindings that are made although they have no listener."""
     pollable_source: Annotated[list[str], Separator(";")] = setting(default_factory=list)
-    """Names of polled consumers: `orders` is binding `orders-in-0`, which `app.pollable_source("orders")` polls."""
-    override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry has no part here")] = False
-    """Ignore Cloud Foundry's connectors."""
+    """The names of polled consumers: `orders` makes the binding `orders-in-0`, which `app.pollable_source("orders")`
+    polls."""
+    override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry is not supported")] = False
+    """Whether Cloud Foundry's connectors are ignored."""
     function: StreamFunctionProperties = setting(default_factory=StreamFunctionProperties)
     """Functions bound by name."""
     integration: IntegrationProperties = setting(default_factory=IntegrationProperties)
@@ -123,7 +125,7 @@ class StreamSettings(SettingsModel):
     metrics: MetricsProperties = setting(default_factory=MetricsProperties)
     """Meters published to a binding."""
     schema_registry_client: Annotated[dict[str, str], NO_REGISTRY] = setting(default_factory=dict)
-    """The Avro schema registry; also as `spring.cloud.schema-registry-client.*`."""
+    """The client of the Avro schema registry; also as `spring.cloud.schema-registry-client.*`."""
     schema_: Annotated[dict[str, str], NO_REGISTRY] = setting(default_factory=dict)
     """The schemas of the registry's Avro converter; also as `spring.cloud.schema.*`."""
 

@@ -260,7 +260,7 @@ def test_setting_without_effect_warns_once(caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         "application.properties:1: spring.cloud.stream.override-cloud-connectors has no effect: "
-        "Cloud Foundry has no part here"
+        "Cloud Foundry is not supported"
     )
     assert len(loaded.warnings) == 1
 

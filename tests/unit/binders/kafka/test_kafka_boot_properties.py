@@ -124,7 +124,7 @@ def test_what_has_no_effect_warns(caplog: pytest.LogCaptureFixture) -> None:
             }
         )
     said = "\n".join(caplog.messages)
-    assert "spring.kafka.listener.ack-mode has no effect: it is for @KafkaListener" in said
+    assert "spring.kafka.listener.ack-mode has no effect: it configures @KafkaListener" in said
     assert "spring.kafka.consumer.group-id has no effect: the binding's group is used" in said
     assert "spring.kafka.bootstrap-server has no effect: Spring Boot has no such setting; did you mean" in said
     assert "spring.kafka.bootstrap-servers?" in said
