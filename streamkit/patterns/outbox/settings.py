@@ -23,13 +23,13 @@ class OutboxProperties(SettingsModel):
     lease: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """How long a relay has for a round. After that another relay may take its rows over."""
     poll_interval: Annotated[Seconds, Positive] = timedelta(seconds=1)
-    """How often a relay looks for rows of which it was not told."""
+    """How often a relay looks for rows whose commit did not wake it."""
     backoff: Annotated[Seconds, Positive] = timedelta(seconds=1)
-    """The pause after a failure; it doubles with each further one."""
+    """The pause after a failure. It doubles with each further failure."""
     max_backoff: Annotated[Seconds, Positive] = timedelta(minutes=5)
     """The longest pause."""
     max_send_times: int = setting(default=16, ge=1)
-    """How often a message is sent again, because it was refused or not confirmed, before it waits for a person."""
+    """How often a message that was refused or not confirmed is sent again before it waits for an operator."""
     check_after: Annotated[Seconds, Positive] = timedelta(minutes=1)
     """The age from which the consumer is asked about a row, and the time between two questions.
 
@@ -38,8 +38,8 @@ class OutboxProperties(SettingsModel):
     check_size: int = setting(default=500, ge=1, le=10_000)
     """The most ids in one question."""
     retention: Annotated[Seconds, Positive] = timedelta(days=7)
-    """How long rows that are done are kept."""
+    """How long finished rows are kept."""
     consumption_retention: Annotated[Seconds, Positive] = timedelta(days=30)
-    """How long a consumer remembers a message; one that comes again after that is consumed again."""
+    """How long a consumer remembers a message. If it arrives again after that, it is consumed again."""
     notify: bool = True
-    """Whether commits notify relays in other processes, where the database is PostgreSQL."""
+    """On PostgreSQL: whether commits notify relays in other processes."""
