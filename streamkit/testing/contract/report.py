@@ -128,9 +128,9 @@ See what each binder can do on each broker. The contract suite writes this page 
 `pytest --contract-report=docs/capabilities.md`.
 
 - *yes*: the case passed.
-- *refused*: the binder lacks a capability, and says so. An application that asks for it is refused, at the start or at
-  `send`.
-- *on virtual time*: the case takes hours, so it runs only where time is virtual.""".splitlines()
+- *refused*: the binder lacks the capability after the colon. An application that asks for it is refused, at the start
+  or at `send`.
+- *on virtual time*: the case takes hours, so it runs only in the environments with virtual time.""".splitlines()
 
 
 def write_page(cells: Mapping[str, Mapping[str, str]]) -> str:
