@@ -76,28 +76,26 @@ FAILED_ATTEMPTS: Final = ClientMetric(
 DELIVERY_LATENCY: Final = ClientMetric(
     "rocketmq_delivery_latency",
     MetricKind.HISTOGRAM,
-    "Milliseconds from the moment when a broker had the message to deliver until it arrived here, of the first message "
-    "of each pull.",
+    "Milliseconds from when the broker could deliver a message until it arrived, for the first message of each pull.",
     _OF_CONSUMERS,
     (1, 5, 10, 20, 50, 200, 500),
 )
 RECEIVED_MESSAGES: Final = ClientMetric(
     "streamkit_client_received_messages_total",
     MetricKind.COUNTER,
-    "Messages that pulls have brought here, those of redeliveries among them.",
+    "Messages that pulls returned, including redeliveries.",
     _OF_CONSUMERS,
 )
 LAG: Final = ClientMetric(
     "streamkit_client_lag_messages",
     MetricKind.GAUGE,
-    "Messages of the queues that are read here that had not been pulled yet when each queue was last pulled.",
+    "Messages that were not pulled yet at the last pull of each queue of this client.",
     _OF_CONSUMERS,
 )
 AWAIT_TIME: Final = ClientMetric(
     "rocketmq_await_time",
     MetricKind.HISTOGRAM,
-    "Milliseconds from the arrival of a message until the listener was called with it, of the first message of each "
-    "call.",
+    "Milliseconds from the arrival of a message until the call of the listener, for the first message of each call.",
     _OF_CONSUMERS,
     (1, 5, 20, 100, 1_000, 5_000, 10_000),
 )
@@ -111,13 +109,13 @@ PROCESS_TIME: Final = ClientMetric(
 CACHED_MESSAGES: Final = ClientMetric(
     "rocketmq_consumer_cached_messages",
     MetricKind.GAUGE,
-    "Messages here that are not settled yet.",
+    "Messages in the client that are not settled yet.",
     _OF_CONSUMERS,
 )
 CACHED_BYTES: Final = ClientMetric(
     "rocketmq_consumer_cached_bytes",
     MetricKind.GAUGE,
-    "Bytes of their bodies.",
+    "Bytes of the bodies of these messages.",
     _OF_CONSUMERS,
 )
 

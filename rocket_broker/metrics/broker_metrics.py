@@ -48,8 +48,8 @@ def _counter(name: str, text: str, labels: tuple[str, ...] = ()) -> Metric:
 
 
 PERMISSION: Final = _gauge("rocketmq_broker_permission", "The setting brokerPermission: 6, 4 (read only) or 2.")
-TOPICS: Final = _gauge("rocketmq_topic_number", "Topics, the broker's own included.")
-GROUPS: Final = _gauge("rocketmq_consumer_group_number", "Consumer groups, those without members included.")
+TOPICS: Final = _gauge("rocketmq_topic_number", "Topics, including the broker's own.")
+GROUPS: Final = _gauge("rocketmq_consumer_group_number", "Consumer groups, including those without members.")
 MESSAGES_IN: Final = _counter("rocketmq_messages_in_total", "Messages stored in the topic.", _TOPIC)
 BYTES_IN: Final = _counter("rocketmq_throughput_in_total", "Bytes of these messages in the log.", _TOPIC)
 MESSAGES_OUT: Final = _counter("rocketmq_messages_out_total", "Messages sent to the group.", _GROUP)
@@ -65,7 +65,7 @@ CONSUMERS: Final = _gauge(
 )
 LAG: Final = _gauge(
     "rocketmq_consumer_lag_messages",
-    "Messages behind the group's committed offsets, in the queues in which it has committed one.",
+    "Messages behind the group's committed offsets, in the queues that have one.",
     _GROUP,
 )
 HALVES: Final = _gauge("rocketmq_half_messages", "Half messages whose transaction is open.")
@@ -94,7 +94,7 @@ TRANSACTIONS_PUT_ASIDE: Final = _counter(
 )
 SLAVES: Final = _gauge("streamkit_broker_slaves", "Slaves that follow the log.")
 SLAVE_BEHIND: Final = _gauge(
-    "streamkit_broker_slave_behind_bytes", "Bytes of the log that the slave has not reported.", ("slave",)
+    "streamkit_broker_slave_behind_bytes", "Bytes of the log that the slave has not confirmed.", ("slave",)
 )
 START: Final = _gauge("process_start_time_seconds", "When the broker started, in seconds since 1970.")
 
@@ -154,7 +154,7 @@ TABLE: Final = MetricTable(
             "5m",
             "warning",
             "Broker {{ $labels.node_id }} delivers timed messages late.",
-            "Look at the load and the disk of the broker.",
+            "Check the load and the disk of the broker.",
         ),
         Alert(
             "RocketmqSlaveBehind",
@@ -162,7 +162,7 @@ TABLE: Final = MetricTable(
             "5m",
             "warning",
             "Slave {{ $labels.slave }} of broker {{ $labels.node_id }} is far behind.",
-            "If the master were lost now, so would be these bytes.",
+            "If the master failed now, these bytes would be lost.",
         ),
     ],
 )  # fmt: skip

@@ -42,7 +42,7 @@ TABLE: Final = MetricTable(
             "2m",
             "warning",
             "A broker of cluster {{ $labels.cluster }} is not registered any more.",
-            "Look whether it runs and reaches the name server.",
+            "Check whether the broker runs and reaches the name server.",
         ),
     ],
 )

@@ -79,13 +79,13 @@ class Meter:
         return {statistic: sum(value for value in values if not isinstance(value, Histogram))}
 
 
-RECEIVED: Final = Meter("streamkit.messages.received", "Messages that came, redeliveries included.")
+RECEIVED: Final = Meter("streamkit.messages.received", "Messages received, including redeliveries.")
 HANDLED: Final = Meter("streamkit.messages.handled", "Calls of listeners that returned.")
 FAILED: Final = Meter("streamkit.messages.failed", "Calls of listeners that raised.")
 ACCEPTED: Final = Meter("streamkit.messages.accepted", "Messages that were settled as accepted.")
-RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given back for another delivery.")
-REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters, or are lost.")
-DUPLICATES: Final = Meter("streamkit.messages.duplicates", "Messages that were handled before and left out.")
+RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were requeued for another delivery.")
+REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters, or were lost.")
+DUPLICATES: Final = Meter("streamkit.messages.duplicates", "Duplicates that were not handled again.")
 HANDLING: Final = Meter(
     "streamkit.messages.handling",
     "Time of each call of a listener that returned.",
@@ -113,7 +113,9 @@ LAG: Final = Meter(
     of=None,
 )
 SENT: Final = Meter("streamkit.messages.sent", "Messages that the messaging system accepted.", of=_PRODUCER)
-KEPT: Final = Meter("streamkit.messages.kept", "Messages that were kept on this side, to be sent later.", of=_PRODUCER)
+KEPT: Final = Meter(
+    "streamkit.messages.kept", "Messages that were kept in the local store, to be sent later.", of=_PRODUCER
+)
 UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.", of=_PRODUCER)
 SENDING: Final = Meter(
     "streamkit.messages.sending",
@@ -129,9 +131,11 @@ RUNNING: Final = Meter(
     kind=Kind.GAUGE,
     of=None,
 )
-QUERY_BATCHES: Final = Meter("streamkit.queries.batches", "Batches that Spark's queries for it have done.", of=None)
-QUERY_ROWS: Final = Meter("streamkit.queries.rows", "Rows that they have read.", of=None)
-QUERY_TIME: Final = Meter("streamkit.queries.working", "Time spent in those batches.", "seconds", of=None)
+QUERY_BATCHES: Final = Meter(
+    "streamkit.queries.batches", "Batches that Spark queries of the binding have completed.", of=None
+)
+QUERY_ROWS: Final = Meter("streamkit.queries.rows", "Rows that these queries have read.", of=None)
+QUERY_TIME: Final = Meter("streamkit.queries.working", "Time spent in these batches.", "seconds", of=None)
 QUERY_FAILED: Final = Meter("streamkit.queries.failed", "How often a query failed.", of=None)
 
 METERS: Final = (
@@ -158,7 +162,7 @@ TABLE: Final = MetricTable(
             "0m",
             "critical",
             "Binding {{ $labels.binding }} could not send messages.",
-            "Look whether the messaging system can be reached; the log has the error of each send.",
+            "Check whether the messaging system can be reached; the log has the error of each send.",
         ),
         Alert(
             "StreamkitBindingNotRunning",
@@ -166,7 +170,7 @@ TABLE: Final = MetricTable(
             "5m",
             "warning",
             "Binding {{ $labels.binding }} of {{ $labels.instance }} is not running.",
-            "Ask /actuator/bindings for its state and /actuator/health for the reason.",
+            "See /actuator/bindings for its state and /actuator/health for the reason.",
         ),
         Alert(
             "StreamkitLagGrows",
