@@ -47,19 +47,19 @@ class RepairPlan:
     """The actions of a repair.
 
     Attributes:
-        completed_files: Names of the log's files that get their full length, or are made.
-        stepped_over: Bytes of the log that are copied aside and replaced.
+        completed_files: Names of the log's files that are extended to their full length, or created.
+        stepped_over: Bytes of the log that are copied to another file and replaced.
         renewed_deletions: Damaged records of a topic's deletion that are written again.
         put_aside: Files and directories that are moved aside, as paths in the store's directory.
         queue_messages: Messages that are in queues afterwards.
         queue_file_size: Size that the files of the queues have afterwards, in bytes.
         keyed_messages: Messages that are indexed by their keys afterwards.
-        lost: Messages that are in damaged bytes, or were before an earlier repair.
+        lost: Messages in bytes that are damaged, or were before an earlier repair.
         lost_messages: The first 100 of these messages: topic, queue id and queue offset.
         deleted: Messages that stay in no queue because they were deleted with their topic.
         deleted_topics: How many of these messages each topic has.
         noted_deletions: Topics whose deletion the log records afterwards, and did not record before.
-        deleted_queues: Queues that are left out, of topics that keep others: topic and queue id.
+        deleted_queues: Queues that are left out although their topic keeps others: topic and queue id.
         counts: Queues whose next message gets an offset that no message in the log shows: topic, queue id, offset.
         deletions_from: Offset from which on the log records each deletion of a topic.
     """

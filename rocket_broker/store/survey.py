@@ -29,18 +29,17 @@ class Survey:
     Attributes:
         first: Offset of the commit log's first byte.
         end: Offset behind the commit log's last record.
-        records: Messages in the log, those of the broker's own topics included.
-        gaps: Places that an earlier repair stepped over.
+        records: Messages in the log, including those of the broker's own topics.
+        gaps: Places that an earlier repair skipped.
         damages: Bytes of the log that hold no record, or a record with a damaged head.
         torn_at: After a crash: offset at which the next start cuts the log off; -1 if it does not.
-        behind_tear: Whole records behind that offset: the next start loses them, a repair keeps them.
+        behind_tear: Complete records behind that offset: the next start loses them, a repair keeps them.
         damaged_properties: Offsets of records with damaged properties: no UTF-8, or a sector of zeros. Such a message
             is delivered with the rest of its properties.
         log_short_of: Offset that the log had reached when the checkpoint was written; 0 if the log still reaches it.
         short_files: Names of the log's files that were cut short.
         missing_files: Names of files that are missing between others of the log.
-        strange_files: Files in the directories of the log and of the queues that belong to neither. No broker starts
-            beside them.
+        strange_files: Files in the directories of log and queues that belong to neither. No broker starts with them.
         odd_queue_files: Files of consume queues that have a wrong size. No broker starts with them.
         queue_file_size: Size that the files of the queues should have, in bytes.
         queue_file_size_is_certain: Whether that size is confirmed by names of files, is the usual one, or was given by
@@ -50,14 +49,14 @@ class Survey:
         missing_entries: Messages without their queue entry, or with a wrong one.
         missing: The first 100 of these messages: topic, queue id and queue offset.
         late_entries: Messages whose queue entry the next start makes.
-        early_entries: Queue entries that the next start takes back: after a power failure the log lacks their messages.
-        foreign_entries: Other queue entries that lead to no message of theirs.
-        lost: Messages that are in damaged bytes, or were before an earlier repair, as far as offsets and entries of
+        early_entries: Queue entries that the next start removes: after a power failure the log lacks their messages.
+        foreign_entries: Other queue entries that do not lead to a message of their queue.
+        lost: Messages in bytes that are damaged, or were before an earlier repair, as far as offsets and entries of
             their queues show.
         lost_messages: The first 100 of these messages: topic, queue id and queue offset.
         deleted: Messages that are in no queue because they were deleted with their topic.
         deleted_topics: How many of these messages each topic has.
-        late_deletions: Topics whose queues the next start deletes: the broker was killed in the middle of the deletion.
+        late_deletions: Topics whose queues the next start deletes: the broker was killed during the deletion.
         damaged_deletions: Damaged records of a topic's deletion.
         index_files: Number of index files.
         short_index_files: Names of the index files that have a wrong size.
@@ -66,8 +65,8 @@ class Survey:
         keyed_messages: Messages that are indexed by a key, or should be.
         counts: Queues whose next message must have an offset that no message in the log shows: topic, queue id, offset.
         topics: Topics that have messages in a queue, or had.
-        deletions_from: Offset of the log from which on it records each deletion of a topic; messages before may be of
-            brokers that do not note deletions.
+        deletions_from: Offset from which on the log records each deletion of a topic; earlier messages may be of
+            brokers that do not record deletions.
         unnoted_deletions: Queues that were deleted although the log does not record it: topic and queue id.
     """
 
