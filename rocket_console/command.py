@@ -29,24 +29,24 @@ _EXTRA = "the console needs starlette, uvicorn and jinja2: pip install 'streamki
     envvar="STREAMKIT_CONSOLE_ALLOWED_HOSTS",
     multiple=True,
     metavar="NAME",
-    help="A name that the console is reached by, besides those of this machine; may be repeated.",
+    help="A host name that requests may use besides those of this machine; may be repeated.",
 )
 @click.option(
     "--operator-password",
     envvar="STREAMKIT_CONSOLE_OPERATOR_PASSWORD",
-    help="Password of those who may change something; better in $STREAMKIT_CONSOLE_OPERATOR_PASSWORD.",
+    help="Password of operators, who may make changes; better in $STREAMKIT_CONSOLE_OPERATOR_PASSWORD.",
 )
 @click.option(
     "--viewer-password",
     envvar="STREAMKIT_CONSOLE_VIEWER_PASSWORD",
-    help="Password of those who only look; better in $STREAMKIT_CONSOLE_VIEWER_PASSWORD.",
+    help="Password of viewers, who may only read; better in $STREAMKIT_CONSOLE_VIEWER_PASSWORD.",
 )
 @click.option(
     "--read-only",
     "is_read_only",
     envvar="STREAMKIT_CONSOLE_READ_ONLY",
     is_flag=True,
-    help="Nobody may change anything.",
+    help="Allow no changes.",
 )
 @click.option(
     "--audit-log",
@@ -58,14 +58,14 @@ _EXTRA = "the console needs starlette, uvicorn and jinja2: pip install 'streamki
     "--app",
     "application",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Directory of an application, whose bindings and Kafka destinations are shown, too. By default the current "
-    "one, unless --name-server is given.",
+    help="Directory of an application whose bindings and Kafka destinations are shown too. Default: the current"
+    " directory, unless --name-server is given.",
 )
 @click.option(
     "--schemas",
     envvar="STREAMKIT_CONSOLE_SCHEMAS",
     type=click.Path(path_type=Path, exists=True),
-    help="File .avsc, or directory of them, with which bodies that are Avro are shown; needs the extra `avro`.",
+    help="Avro schema (a file .avsc or a directory of them) for showing Avro bodies; needs the extra `avro`.",
 )
 @click.option(
     "--outbox",
@@ -92,7 +92,8 @@ def console(
 ) -> None:
     """Serve web pages about a RocketMQ cluster: brokers, topics, groups, messages.
 
-    In the directory of an application that uses Kafka, they show its Kafka topics, records and groups, too, or alone.
+    In the directory of an application that uses Kafka, they also show its Kafka topics, records and groups, or only
+    these.
 
     Without a password the console listens on loopback only, and everybody on this machine may change the cluster.
     """

@@ -52,10 +52,10 @@ def show(*, name: str, pattern: str, cluster: ClusterConnection, output: Output)
     cluster.show(print_, output)
 
 
-@click.command(short_help="Show or change the settings in force.")
+@click.command(short_help="Show or change a broker's settings.")
 @broker_argument("name", metavar="BROKER")
 @click.argument("pattern", default="*")
-@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting; repeatable.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a setting; may be repeated.")
 @connection_options
 @json_option
 @yes_option
@@ -68,9 +68,9 @@ def config(
     output: Output,
     is_sure: bool,
 ) -> None:
-    """Show the settings in force of BROKER, those that match PATTERN if it is given; change them with --set.
+    """Show the settings of BROKER, or only those that match PATTERN; change them with --set.
 
-    A change is in force at once, and is written into the broker's file if it was started with one.
+    A change applies at once, and is written into the broker's file if it was started with one.
     """
     pairs = dict(change.split("=", 1) for change in changes if "=" in change)
     if len(pairs) < len(changes):
@@ -105,15 +105,15 @@ def config(
     output.say(f"Changed broker {name}.")
 
 
-@click.command("wipe-perm", short_help="Take a broker's write permission away.")
+@click.command("wipe-perm", short_help="Remove a broker's write permission.")
 @broker_argument("name", metavar="BROKER")
 @connection_options
 @json_option
 @yes_option
 def wipe_perm(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bool) -> None:
-    """Take BROKER's write permission out of all routes: producers choose other brokers within 30 seconds.
+    """Remove the write permission of BROKER from all routes: producers choose other brokers within 30 seconds.
 
-    Consumers go on. The broker itself still accepts messages. A restart of it gives the permission back, and a
+    Consumers continue. The broker itself still accepts messages. A restart of the broker restores the permission, and a
     topic that is created or changed on it can be written to again.
     """
     others = cluster.run(lambda admin: _others(admin, name))
@@ -124,12 +124,12 @@ def wipe_perm(*, name: str, cluster: ClusterConnection, output: Output, is_sure:
     output.done(text, broker=name, topics=topics)
 
 
-@click.command("add-perm", short_help="Give a broker's write permission back.")
+@click.command("add-perm", short_help="Restore a broker's write permission.")
 @broker_argument("name", metavar="BROKER")
 @connection_options
 @json_option
 def add_perm(*, name: str, cluster: ClusterConnection, output: Output) -> None:
-    """Give BROKER its write permission back in all routes."""
+    """Restore the write permission of BROKER in all routes."""
     cluster.run(lambda admin: _others(admin, name))
     topics = cluster.run(lambda admin: admin.add_write_perm(name))
     output.done(f"Broker {name}: {topics:,} topics can be written to.", broker=name, topics=topics)
@@ -137,14 +137,16 @@ def add_perm(*, name: str, cluster: ClusterConnection, output: Output) -> None:
 
 @click.command(short_help="Empty a broker before it is removed.")
 @broker_argument("name", metavar="BROKER")
-@click.option("--every", type=click.FloatRange(min=0.05), default=5.0, show_default=True, help="Seconds between looks.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Give up after so many seconds.")
+@click.option(
+    "--every", type=click.FloatRange(min=0.05), default=5.0, show_default=True, help="Seconds between two checks."
+)
+@click.option("--timeout", type=click.FloatRange(min=0), help="Give up after this many seconds.")
 @click.option(
     "--without",
     multiple=True,
     metavar="GROUP",
     shell_complete=complete_groups,
-    help="A group that is not waited for; repeatable.",
+    help="Do not wait for this group; may be repeated.",
 )
 @connection_options
 @json_option
@@ -159,10 +161,11 @@ def drain(
     output: Output,
     is_sure: bool,
 ) -> None:
-    """Empty BROKER before it is removed: take its write permission away, and wait until all is consumed.
+    """Empty BROKER before it is removed: remove its write permission, and wait until everything is consumed.
 
-    It is empty when nothing arrived between two looks, nothing waits for a delay level, and no group has a message to
-    consume there. Timers of more than a delay level are not seen. The exit status is 1 if that is not reached in time.
+    It counts as empty when no message has arrived between two checks, no message waits for a delay level, and no group
+    has a message to consume there. Other timed messages are not checked. The exit status is 1 if the broker is not
+    empty in time.
     """
     others = cluster.run(lambda admin: _others(admin, name))
     alone = "" if others else " It is the only one: nothing could be sent any more."

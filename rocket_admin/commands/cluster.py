@@ -19,7 +19,7 @@ __all__ = ["cluster"]
 @connection_options
 @output_options
 def cluster(*, cluster: ClusterConnection, output: Output) -> None:
-    """Show a RocketMQ cluster at a glance: brokers, rates, how many topics and groups."""
+    """Show an overview of a RocketMQ cluster: brokers, rates, numbers of topics and groups."""
 
     async def print_(admin: "Admin") -> None:
         from rocket_admin.cluster import overview

@@ -12,7 +12,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 def yes_option(command: C) -> C:
     """Add `--yes` to a command, which gets it as its argument `is_sure`."""
-    return click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask.")(command)
+    return click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str, *, is_sure: bool) -> None:

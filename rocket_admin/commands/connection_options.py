@@ -211,24 +211,25 @@ def with_connection_options(command: Callable[..., R], *, answer_within: float) 
         "--tls",
         "uses_tls",
         is_flag=True,
-        help="Encrypt the connections. Not needed if the name server is that of an application here that does.",
+        help="Encrypt the connections. Not needed if the application in the current directory has the same name"
+        " server and encrypts.",
     )
     @click.option(
         "--tls-config",
         type=click.Path(path_type=Path),
         help="With --tls: file with Apache's settings tls.client.*, such as tls.client.trustCertPath=ca.pem. "
-        "Without it the authorities that the system trusts are trusted.",
+        "Without it: trust the authorities that the operating system trusts.",
     )
     @click.option(
         "--access-key",
-        help="Access key of an account. Without it: $ROCKETMQ_ACCESS_KEY, a tools file, or the key of the application "
-        "here, if its name server is used.",
+        help="Access key of an account. Without it: $ROCKETMQ_ACCESS_KEY, a tools file, or the key of the "
+        "application in the current directory, if its name server is used.",
     )
-    @click.option("--secret-key", help="Its secret key; better in the environment variable ROCKETMQ_SECRET_KEY.")
+    @click.option("--secret-key", help="Secret key of the account; better set $ROCKETMQ_SECRET_KEY.")
     @click.option(
         "--tools-file",
         type=click.Path(path_type=Path),
-        help="File with the keys as mqadmin reads them; by default $ROCKETMQ_HOME/conf/tools.yml, if it exists.",
+        help="File with the keys, in the format of mqadmin; by default $ROCKETMQ_HOME/conf/tools.yml, if it exists.",
     )
     @functools.wraps(command)
     def run(*args: object, **options: object) -> R:

@@ -30,7 +30,7 @@ def dlq() -> None:
 
 
 @dlq.command("list")
-@click.option("--all", "wants_all", is_flag=True, help="Also groups all of whose dead letters are dropped.")
+@click.option("--all", "wants_all", is_flag=True, help="Include groups whose dead letters are all dropped.")
 @connection_options
 @output_options
 def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> None:
@@ -53,8 +53,10 @@ def list_(*, wants_all: bool, cluster: ClusterConnection, output: Output) -> Non
 @group_argument("group")
 @click.option("--letters", "wants_letters", is_flag=True, help="Show the letters one by one.")
 @condition_options
-@click.option("--all", "with_dropped", is_flag=True, help="Also dropped ones.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The most --letters.")
+@click.option("--all", "with_dropped", is_flag=True, help="Include dropped letters.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="With --letters: the most letters."
+)
 @connection_options
 @output_options
 def show(
@@ -69,8 +71,8 @@ def show(
 ) -> None:
     """Show the dead letters of GROUP by their causes, or with --letters one by one.
 
-    `streamkit message show ID` tells the whole story of a letter. Letters whose body is damaged or too large are passed
-    over and named on standard error, and the exit status is 1.
+    `streamkit message show ID` shows the history of a letter. Letters whose body is damaged or too large are skipped
+    and named on standard error; the exit status is then 1.
     """
     unreadable = _Unreadable(output)
 
@@ -98,16 +100,22 @@ def show(
 @dlq.command(short_help="Send dead letters back to their topics.")
 @group_argument("group")
 @condition_options
-@click.option("--to", shell_complete=complete_topics, help="The topic; by default the one each was first sent to.")
-@click.option("--to-group-alone", is_flag=True, help="To the group's retry topic: no other group receives them.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="The most letters a second.")
+@click.option(
+    "--to",
+    shell_complete=complete_topics,
+    help="The topic to send to. Default: the topic that each letter was first sent to.",
+)
+@click.option(
+    "--to-group-alone", is_flag=True, help="Send to the group's retry topic, so that no other group receives them."
+)
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="The most letters per second.")
 @click.option("--limit", type=click.IntRange(min=1), help="The most letters.")
-@click.option("--all", "with_dropped", is_flag=True, help="Also dropped ones.")
+@click.option("--all", "with_dropped", is_flag=True, help="Include dropped letters.")
 @click.option(
     "--account",
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file that names what was sent; dead-letters-GROUP.jsonl, if not given.",
+    help="File that records what was sent. Default: dead-letters-GROUP.jsonl.",
 )
 @connection_options
 @json_option
@@ -130,10 +138,10 @@ def replay(
 ) -> None:
     """Send the dead letters of GROUP back to the topics that they were first sent to.
 
-    Every group of these topics receives them again, as new messages without counters of failures. What was sent is
-    written into an account: the same command goes on after it, so a replay that was killed repeats at most one message.
-    Letters that are sent from the beginning of the dead letter topic on are dropped. Letters whose body is damaged or
-    too large are passed over and named on standard error, and the exit status is 1.
+    Every group of these topics receives them again, as new messages without counters of failures. An account file
+    records what was sent, and the same command continues after it, so a replay that was killed repeats at most one
+    message. Letters that are sent from the beginning of the dead letter topic on are dropped. Letters whose body is
+    damaged or too large are skipped and named on standard error; the exit status is then 1.
     """
     if to is not None and to_group_alone:
         raise click.UsageError("--to and --to-group-alone exclude each other")
@@ -194,10 +202,11 @@ def drop(
     is_dry: bool,
     is_sure: bool,
 ) -> None:
-    """Drop the dead letters of GROUP: they are not listed and not sent back any more.
+    """Drop the dead letters of GROUP: they are no longer listed or sent back.
 
-    The broker stores them until their retention is over, and --all of the other commands still finds them: dropping
-    moves the offset of group TOOLS_CONSUMER in the dead letter topic. Listeners of that topic are not affected.
+    The broker keeps them until their retention time is over, and the other commands still find them with --all:
+    dropping only moves the offset of the group TOOLS_CONSUMER in the dead letter topic. Listeners of that topic are not
+    affected.
     """
 
     async def drop_(admin: "Admin", *, dry_run: bool) -> "list[DroppedLetters]":

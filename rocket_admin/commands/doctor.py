@@ -22,20 +22,21 @@ __all__ = ["doctor"]
     default=3.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to watch whether lag grows; 0 not to.",
+    help="How long to watch whether lag grows; 0: not at all.",
 )
 @connection_options
 @json_option
 @click.pass_context
 def doctor(context: click.Context, *, watched: float, cluster: ClusterConnection, output: Output) -> None:
-    """Check a RocketMQ cluster and the application in the current directory, and show how to mend what is wrong.
+    """Check a RocketMQ cluster and the application in the current directory, and show how to fix what is wrong.
 
-    Bindings of Kafka are checked, too: brokers, topics, partitions, groups.
+    Kafka bindings are checked too: brokers, topics, partitions, groups.
 
-    Nothing is changed. All checks run at once, and a server that does not answer costs --answer-within once or twice.
+    Nothing is changed. All checks run at the same time; a server that does not answer takes --answer-within once or
+    twice.
 
-    The exit status is 2 if there is an error, 1 if there is a warning, and 0 otherwise: what is not known, and hints,
-    do not count.
+    The exit status is 2 if there is an error, 1 if there is a warning, and 0 otherwise. Unknown facts and hints do not
+    count.
     """
     import asyncio
 

@@ -27,7 +27,7 @@ def group() -> None:
 
 @group.command("list", short_help="List groups with their members and lag.")
 @click.argument("pattern", default="*")
-@click.option("--all", "wants_all", is_flag=True, help="Also the brokers' own groups.")
+@click.option("--all", "wants_all", is_flag=True, help="Include the brokers' own groups.")
 @click.option("--behind", is_flag=True, help="Only groups that have messages to consume, or whose lag is not known.")
 @connection_options
 @output_options
@@ -97,9 +97,9 @@ def members(*, name: str, cluster: ClusterConnection, output: Output) -> None:
 @click.argument("name", metavar="GROUP")
 @click.option("--retries", type=click.IntRange(min=-1), help="Redeliveries before a message becomes a dead letter.")
 @click.option("--retry-queues", type=click.IntRange(min=0), help="Queues of the retry topic.")
-@click.option("--consume/--no-consume", default=None, help="Whether its members get messages.")
-@click.option("--broadcast/--no-broadcast", default=None, help="Whether members may be broadcasting ones.")
-@click.option("--ordered/--not-ordered", default=None, help="Whether it is an ordered group, by brokers of 5.x.")
+@click.option("--consume/--no-consume", default=None, help="Whether its members receive messages.")
+@click.option("--broadcast/--no-broadcast", default=None, help="Whether members may consume in broadcasting mode.")
+@click.option("--ordered/--not-ordered", default=None, help="Whether the group consumes in order, on brokers of 5.x.")
 @brokers_option
 @connection_options
 @json_option
@@ -121,16 +121,16 @@ def create(
 @group_argument("name", metavar="GROUP")
 @click.option("--retries", type=click.IntRange(min=-1), help="Redeliveries before a message becomes a dead letter.")
 @click.option("--retry-queues", type=click.IntRange(min=0), help="Queues of the retry topic.")
-@click.option("--consume/--no-consume", default=None, help="Whether its members get messages.")
-@click.option("--broadcast/--no-broadcast", default=None, help="Whether members may be broadcasting ones.")
-@click.option("--ordered/--not-ordered", default=None, help="Whether it is an ordered group, by brokers of 5.x.")
+@click.option("--consume/--no-consume", default=None, help="Whether its members receive messages.")
+@click.option("--broadcast/--no-broadcast", default=None, help="Whether members may consume in broadcasting mode.")
+@click.option("--ordered/--not-ordered", default=None, help="Whether the group consumes in order, on brokers of 5.x.")
 @brokers_option
 @connection_options
 @json_option
 def update(
     *, name: str, brokers: tuple[str, ...], cluster: ClusterConnection, output: Output, **options: object
 ) -> None:
-    """Change settings of GROUP on the brokers that have it; what is not given stays as it is."""
+    """Change settings of GROUP on the brokers that have it; other settings stay as they are."""
     changes = _changes(options)
     if not changes:
         raise click.UsageError("nothing to change: give --retries, --no-consume, or another option")
@@ -199,7 +199,7 @@ def rewind(
 ) -> None:
     """Move GROUP to a time, so that it consumes the messages stored since then, again or for the first time.
 
-    It is moved in TOPIC, or in all topics that it has committed offsets in. Connected members continue there at once.
+    It is moved in TOPIC, or in all topics in which it has committed offsets. Connected members continue there at once.
     """
 
     async def plan(admin: "Admin") -> "MovePlan":

@@ -39,7 +39,7 @@ MANY_TOPICS: Final = 500
 
 @click.group()
 def message() -> None:
-    """Send, follow, find, show and send again the messages of a RocketMQ cluster."""
+    """Send, follow, find, show and resend the messages of a RocketMQ cluster."""
 
 
 @message.command()
@@ -49,7 +49,7 @@ def message() -> None:
 @click.option("--key", "keys", multiple=True, help="A key by which the message can be found; may be repeated.")
 @click.option("--property", "properties", type=pair, multiple=True, metavar="NAME=VALUE", help="May be repeated.")
 @click.option("--content-type", help="The property contentType, which tells consumers what the body is.")
-@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The number of the queue; any, if not given.")
+@click.option("--queue", "queue_id", type=click.IntRange(min=0), help="The number of the queue. Default: any queue.")
 @click.option("--delay-level", type=click.IntRange(min=1), default=None, help="The broker's delay level.")
 @connection_options
 @json_option
@@ -96,13 +96,15 @@ def send(
     type=offset_or_time,
     default="latest",
     show_default=True,
-    help="Where to begin: earliest, latest, an offset of each queue, 30m (ago; s, m, h, d), 2026-11-26T14:30.",
+    help="Where to begin: earliest, latest, an offset in each queue, 30m (ago; s, m, h, d), 2026-11-26T14:30.",
 )
 @click.option("--tags", default="*", help="Only messages with these tags, such as 'a || b'.")
-@click.option("--sql", help="Only messages whose properties match, by brokers with enablePropertyFilter=true.")
+@click.option(
+    "--sql", help="Only messages whose properties match this SQL92 expression; brokers need enablePropertyFilter=true."
+)
 @condition_options
-@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--no-follow", is_flag=True, help="End when all messages that there are now have been shown.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many messages.")
+@click.option("--no-follow", is_flag=True, help="End after the present messages have been shown.")
 @connection_options
 @json_option
 def tail(
@@ -142,11 +144,11 @@ def tail(
         pass
 
 
-@message.command(short_help="Find messages with a key, or of a time.")
+@message.command(short_help="Find messages by key or time.")
 @topic_argument("topic")
 @click.option("--key", help="Only messages with this key.")
 @click.option("--since", type=only_time, metavar="TIME", help="Stored since: 30m (ago; s, m, h, d), 2026-11-26T14:30.")
-@click.option("--until", type=only_time, metavar="TIME", help="Stored until then; now, if not given.")
+@click.option("--until", type=only_time, metavar="TIME", help="Stored until then. Default: now.")
 @condition_options
 @click.option("--limit", type=click.IntRange(min=1), default=64, show_default=True, help="The most messages.")
 @connection_options
@@ -162,7 +164,7 @@ def query(
     cluster: ClusterConnection,
     output: Output,
 ) -> None:
-    """Find the messages of TOPIC with a key, or those that were stored in a time."""
+    """Find the messages of TOPIC with a key, or those that were stored in a period."""
     if key is None and since is None:
         raise click.UsageError("give --key, or --since; `streamkit message show ID` finds one message by its id")
 
@@ -187,9 +189,11 @@ def query(
     cluster.run(find)
 
 
-@message.command(short_help="Tell a message's story: where it is, and who received it.")
+@message.command(short_help="Show the history of a message: where it is, and who received it.")
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
+@click.option(
+    "--topic", shell_complete=complete_topics, help="Topic of the message. Without it all topics are searched in turn."
+)
 @click.option(
     "--group", "groups", multiple=True, shell_complete=complete_groups, help="Only this group; may be repeated."
 )
@@ -222,7 +226,9 @@ def show(
 
 @message.command(short_help="Send a copy of a message to its topic.")
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", shell_complete=complete_topics, help="Its topic; without it the topics are searched in turn.")
+@click.option(
+    "--topic", shell_complete=complete_topics, help="Topic of the message. Without it all topics are searched in turn."
+)
 @click.option("--to", shell_complete=complete_topics, help="The topic to send it to; by default its own.")
 @connection_options
 @json_option

@@ -26,14 +26,14 @@ def condition_options(command: Callable[..., R]) -> Callable[..., R]:
         "--where",
         multiple=True,
         metavar="CONDITION",
-        help="Only messages of which this is true: NAME=VALUE, NAME!=VALUE, NAME~TEXT (contains) or NAME!~TEXT, of a "
-        "property, tags, keys, body, or a path in a body that is JSON, or Avro with --schemas, such as "
-        "$.customer.name; may be repeated.",
+        help="Only messages that meet this condition: NAME=VALUE, NAME!=VALUE, NAME~TEXT (contains) or "
+        "NAME!~TEXT, on a property, tags, keys, body, or a path in a body that is JSON, or Avro with "
+        "--schemas, such as $.customer.name; may be repeated.",
     )
     @click.option(
         "--schemas",
         type=click.Path(path_type=Path, exists=True),
-        help="File .avsc, or directory of them, with which the paths of --where lead into bodies that are Avro; needs "
+        help="Avro schema (a file .avsc or a directory of them) for the paths of --where in Avro bodies; needs "
         "the extra `avro`.",
     )
     @functools.wraps(command)
@@ -62,7 +62,9 @@ def _conditions(texts: tuple[str, ...], schemas: Path | None) -> "tuple[Conditio
 
 def dry_run_option(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--dry-run` to a command, which gets it as its argument `is_dry`."""
-    return click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be done, and do nothing.")(command)
+    return click.option("--dry-run", "is_dry", is_flag=True, help="Show what would be done, and change nothing.")(
+        command
+    )
 
 
 def only_time(text: str) -> datetime:

@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 def dry_run_option(command: C) -> C:
     """Add `--dry-run` to a command, which gets it as its argument `is_dry`."""
-    text = "Say for each queue how many messages would be delivered again or skipped, and change nothing."
+    text = "Show how many messages of each queue would be delivered again or skipped, and change nothing."
     return click.option("--dry-run", "is_dry", is_flag=True, help=text)(command)
 
 

@@ -49,7 +49,9 @@ def show(*, group: str, topics: tuple[str, ...], cluster: ClusterConnection, out
 @topic_argument("topic")
 @click.argument("target", type=offset_or_time, metavar="TARGET")
 @brokers_option
-@click.option("--queue", "numbers", type=click.IntRange(min=0), multiple=True, help="In this queue only; repeatable.")
+@click.option(
+    "--queue", "numbers", type=click.IntRange(min=0), multiple=True, help="In this queue only; may be repeated."
+)
 @connection_options
 @json_option
 @dry_run_option

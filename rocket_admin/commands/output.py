@@ -232,7 +232,7 @@ class Output:
 def json_option(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--json` to a command that prints once, which gets an `Output` as its argument `output`."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
     @functools.wraps(command)
     def run(*args: object, as_json: bool, **options: object) -> R:
         return command(*args, output=Output(as_json=as_json), **options)
@@ -243,12 +243,12 @@ def json_option(command: Callable[..., R]) -> Callable[..., R]:
 def output_options(command: Callable[..., R]) -> Callable[..., R]:
     """Add `--json` and `--watch` to a command, which gets an `Output` as its argument `output`."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
     @click.option(
         "--watch",
         type=click.FloatRange(min=0.1),
         metavar="SECONDS",
-        help="Print again every so many seconds, until Ctrl-C.",
+        help="Print again every SECONDS seconds, until Ctrl-C.",
     )
     @functools.wraps(command)
     def run(*args: object, as_json: bool, watch: float | None, **options: object) -> R:

@@ -20,15 +20,19 @@ PREVIEW_EVERY: Final = 0.4
 
 
 @click.command()
-@click.option("--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--rounds", type=click.IntRange(min=1), help="End after so many looks; without it, Ctrl-C ends.")
-@click.option("--most", type=click.IntRange(min=1), default=20, show_default=True, help="Groups that are shown.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, for all groups by name.")
+@click.option(
+    "--every", type=click.FloatRange(min=0.1), default=2.0, show_default=True, help="Seconds between two checks."
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="End after this many rounds. Without it: until Ctrl-C.")
+@click.option(
+    "--most", type=click.IntRange(min=1), default=20, show_default=True, help="The most groups that are shown."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for all groups by name.")
 @connection_options
 def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: ClusterConnection) -> None:
-    """Show the groups of a RocketMQ cluster that are behind most, live.
+    """Show the groups of a RocketMQ cluster with the largest lag, live.
 
-    For each group: its lag, how many messages a second arrive and are consumed, and when it will have caught up.
+    For each group: its lag, how many messages per second arrive and are consumed, and when it will have caught up.
     """
     from rocket_admin.activity import GroupActivityMeter
 

@@ -27,7 +27,7 @@ def topic() -> None:
 
 @topic.command("list", short_help="List topics.")
 @click.argument("pattern", default="*")
-@click.option("--all", "wants_all", is_flag=True, help="Also retry, dead-letter and system topics.")
+@click.option("--all", "wants_all", is_flag=True, help="Include retry, dead-letter and system topics.")
 @connection_options
 @output_options
 def list_(*, pattern: str, wants_all: bool, cluster: ClusterConnection, output: Output) -> None:
@@ -70,13 +70,18 @@ def show(*, name: str, cluster: ClusterConnection, output: Output) -> None:
 
 @topic.command(short_help="Show a topic's offsets by queue, and its messages a second.")
 @topic_argument("name", metavar="TOPIC")
-@click.option("--rates", "wants_rates", is_flag=True, help="Only the rates; with --json they are shown with it only.")
+@click.option(
+    "--rates",
+    "wants_rates",
+    is_flag=True,
+    help="Show only the rates. With --json they are shown only with this option.",
+)
 @connection_options
 @output_options
 def stats(*, name: str, wants_rates: bool, cluster: ClusterConnection, output: Output) -> None:
-    """Show the offsets of each queue of TOPIC, and how many messages it gets, and gives to each group.
+    """Show the offsets of each queue of TOPIC, and the rates of messages that are stored and that each group receives.
 
-    Brokers count messages from their start. The rates are those of the last minute, hour and day; - is shown where a
+    Brokers count messages from their start. The rates are those of the last minute, hour and day; - means that a
     broker has not counted for long enough, or not at all.
     """
 
@@ -102,8 +107,14 @@ def stats(*, name: str, wants_rates: bool, cluster: ClusterConnection, output: O
 @topic.command(short_help="Create a topic, and wait until the name servers know it.")
 @click.argument("name", metavar="TOPIC")
 @click.option("--queues", type=click.IntRange(min=0), default=4, show_default=True, help="Queues on each broker.")
-@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
-@click.option("--permission", type=click.Choice(PERMISSIONS), default="rw", show_default=True, help="What is allowed.")
+@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if their number differs.")
+@click.option(
+    "--permission",
+    type=click.Choice(PERMISSIONS),
+    default="rw",
+    show_default=True,
+    help="Whether the topic can be read (r) and written (w).",
+)
 @click.option("--order", is_flag=True, help="An ordered topic: see the order configuration of name servers.")
 @click.option(
     "--type", "message_type", metavar="TYPE", help="NORMAL, FIFO, DELAY or TRANSACTION; brokers of 5.x check."
@@ -146,8 +157,8 @@ def create(
 @topic.command(short_help="Change settings of a topic.")
 @topic_argument("name", metavar="TOPIC")
 @click.option("--queues", type=click.IntRange(min=0), help="Queues on each broker.")
-@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if they are not as many.")
-@click.option("--permission", type=click.Choice(PERMISSIONS), help="What is allowed.")
+@click.option("--read-queues", type=click.IntRange(min=0), help="Readable queues, if their number differs.")
+@click.option("--permission", type=click.Choice(PERMISSIONS), help="Whether the topic can be read (r) and written (w).")
 @brokers_option
 @connection_options
 @json_option
@@ -163,10 +174,10 @@ def update(
     output: Output,
     is_sure: bool,
 ) -> None:
-    """Change settings of TOPIC on the brokers that have it; what is not given stays as it is.
+    """Change settings of TOPIC on the brokers that have it; other settings stay as they are.
 
-    With fewer queues, messages in the others are not consumed any more: take --queues away first, wait until the groups
-    have consumed what is there, then take --read-queues away.
+    Messages in removed queues are no longer consumed. So reduce --queues first, wait until the groups have consumed the
+    messages there, then reduce --read-queues.
     """
     if queues is None and read_queues is None and permission is None:
         raise click.UsageError("nothing to change: give --queues, --read-queues or --permission")

@@ -27,7 +27,7 @@ def trace() -> None:
 def show(*, message_id: str, topic: str, cluster: ClusterConnection, output: Output) -> None:
     """Show the trace of the message with MESSAGE_ID, the unique id that its sender has logged.
 
-    Only clients with enable-msg-trace write traces, and they do it within some seconds.
+    Only clients with enable-msg-trace write traces, within some seconds.
     """
 
     async def show_(admin: "Admin") -> None:

@@ -21,7 +21,7 @@ def transaction() -> None:
 @click.argument("message_id")
 @connection_options
 def resume(*, message_id: str, cluster: ClusterConnection) -> None:
-    """Resume the checks of a transaction that the broker has given up; their number begins anew.
+    """Resume the checks of a transaction that the broker has given up; their count begins at 0 again.
 
     MESSAGE_ID is the offset message id of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker has logged it
     with the error.

@@ -36,7 +36,7 @@ __all__ = ["wire"]
     metavar="NAME",
     help="Show only requests with this name and their responses; NAME may have `*`, as in 'SEND_*'. Repeatable.",
 )
-@click.option("--bodies", is_flag=True, help="Show the begin of the bodies, which may be private.")
+@click.option("--bodies", is_flag=True, help="Show the beginning of the bodies, which may be private.")
 @json_option
 @click.pass_context
 def wire(
@@ -52,10 +52,10 @@ def wire(
 ) -> None:
     """Show each command between clients and a RocketMQ cluster, with names instead of numbers.
 
-    Start your client with the address that is printed as its name server. The proxy passes everything on, and puts
-    itself between the client and the brokers as well. Ctrl-C ends it.
+    Start your client with the printed address as its name server. The proxy passes everything on, also between the
+    client and the brokers. Ctrl-C ends it.
 
-    With --read, no proxy is needed: the commands come from a file, such as that of
+    With --read, no proxy is needed: the commands come from a file, such as the output of
 
     \b
         tcpdump -i any -s 0 -w shop.pcap 'tcp port 9876 or tcp port 10911'

@@ -68,10 +68,10 @@ def store() -> None:
 @_config
 @_as_json
 def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
-    """Read the whole store, and say what is in it and what is wrong. Nothing is changed.
+    """Read the whole store, and report its contents and any damage. Nothing is changed.
 
-    The exit status is 1 when messages or their entries are damaged. What a kill leaves is no damage: the next start of
-    a broker cuts off a torn end, and makes the entries of the last messages.
+    The exit status is 1 if messages or their entries are damaged. The traces of a kill are not damage: the next start
+    of a broker cuts off a torn end, and makes the entries of the last messages.
     """
     with _clear_errors():
         opened = _open(path, config)
@@ -105,7 +105,7 @@ def dump(  # each option is one of the command's
 ) -> None:
     """Write the messages, in the order they were stored, as lines of JSON.
 
-    A body that is UTF-8 stands in "body", any other one in "bodyBase64". A broker may have the store open.
+    A body in UTF-8 is in the field "body", any other body in "bodyBase64". A broker may have the store open.
     """
     with _clear_errors():
         layout = _open(path, config).layout
@@ -138,10 +138,10 @@ def dump(  # each option is one of the command's
 @click.option("--yes", is_flag=True, help="With --apply: do not ask.")
 @_as_json
 def repair_command(*, path: Path, config: Path | None, applies: bool, yes: bool, as_json: bool) -> None:
-    """Say what a repair of the store would do; with --apply, do it.
+    """Show what a repair of the store would do; with --apply, repair it.
 
-    A repair steps over damaged bytes of the log, and makes queues and index anew from it. What was there before is kept
-    in a directory before-repair-<time>. Messages in damaged bytes are lost, the others keep their queue offsets, and
+    A repair skips damaged bytes of the log, and rebuilds queues and index from the log. The replaced files are kept in
+    a directory before-repair-<time>. Messages in damaged bytes are lost, other messages keep their queue offsets, and
     messages of deleted topics stay deleted.
 
     Without --apply the exit status is 1 if there is something to repair. With --apply it is 1 if the store has not been

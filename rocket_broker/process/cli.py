@@ -29,7 +29,7 @@ _broker_as_json = click.option(
     "--json", "as_json", is_flag=True, help="With --print-config or --processes: print the settings or brokers as JSON."
 )
 _log_format = click.option(
-    "--log-format", type=click.Choice(["text", "json"]), help="Lines for people (default), or JSON."
+    "--log-format", type=click.Choice(["text", "json"]), help="Format of the log: text (default) or JSON."
 )
 
 
@@ -84,7 +84,7 @@ class BrokerGroup(click.Group):
 @click.option(
     "--processes",
     type=click.IntRange(min=1, max=MOST_PROCESSES),
-    help="Start as many brokers, each a process with a port and a store of its own.",
+    help="Start this many brokers, each as a process with its own port and store.",
 )
 @click.option(
     "--console",
@@ -117,12 +117,12 @@ def broker(
     the store is in ./.streamkit. The environment variable NAMESRV_ADDR counts as -n.
 
     With --processes, brokers of one cluster share the load: broker-a-0 on 10911, broker-a-1 on 10921 and so on, each
-    with a store of its own in the directory of the store. A name server is started with them unless one is named.
+    with its own store in the directory of the store. Unless -n names a name server, one is started with them.
 
-    With --console, web pages about the cluster are served by a process of their own. Off loopback they need a password,
-    as for `streamkit console`: $STREAMKIT_CONSOLE_OPERATOR_PASSWORD.
+    With --console, a separate process serves web pages about the cluster. At an address other than loopback they
+    require a password, as with `streamkit console`: $STREAMKIT_CONSOLE_OPERATOR_PASSWORD.
 
-    The commands administer brokers that run.
+    The commands administer running brokers.
     """
     if context.invoked_subcommand is not None:
         return

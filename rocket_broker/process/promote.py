@@ -16,12 +16,12 @@ __all__ = ["promote"]
     show_default=True,
     help="The role of the new master.",
 )
-@click.option("--force", is_flag=True, help="Promote it although messages may be lost.")
+@click.option("--force", is_flag=True, help="Promote it even if messages may be lost.")
 def promote(*, config: Path, role: str, force: bool) -> None:
-    """Make the slave with the settings file BROKER.CONF the master of its name, after its master was lost.
+    """Promote the slave with the settings file BROKER.CONF to master, after its master was lost.
 
-    The slave runs meanwhile. It is not promoted if a master is registered, or if another slave has a longer log or does
-    not answer: messages that senders were promised could be lost. Restart the slave afterwards.
+    The slave keeps running. It is not promoted if a master is registered, or if another slave has a longer log or does
+    not answer, because acknowledged messages could be lost. Restart the slave afterwards.
     """
     import asyncio
 

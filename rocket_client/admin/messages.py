@@ -55,7 +55,7 @@ class MessageRequests(AdminRequests):
         return message
 
     async def resume_transaction(self, offset_message_id: str) -> None:
-        """Resume the checks of a transaction that the broker has given up; their number begins anew.
+        """Resume the checks of a transaction that the broker has given up; their count begins at 0 again.
 
         Args:
             offset_message_id: The `offset_message_id` of the message in topic TRANS_CHECK_MAX_TIME_TOPIC. The broker

@@ -145,9 +145,9 @@ _ROLL_BACK: Final = _Change(
     step="roll-back",
     title="Roll messages back",
     button="Roll back",
-    effect="Their status becomes ROLLED_BACK, and they are sent no more. The application that relays them then undoes "
-    "its own work with the function of @outbox.compensate. Consumers are not told: what they have done stays done. A "
-    "message that is rolled back cannot be sent again.",
+    effect="Their status becomes ROLLED_BACK, and they are sent no more. The application that relays them then "
+    "undoes its own work with the function of @outbox.compensate. Consumers are not notified, and their "
+    "work is not undone. A message that is rolled back cannot be sent again.",
     act=roll_back,
 )
 

@@ -18,7 +18,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 @click.group()
 def config() -> None:
-    """Show the settings in force, and where each was set."""
+    """Show the effective settings, and where each was set."""
 
 
 def _options(command: C) -> C:
@@ -28,9 +28,9 @@ def _options(command: C) -> C:
         metavar="MODULE[:NAME]",
         help="The application: its listeners and functions say which bindings exist.",
     )(command)
-    command = click.option(
-        "--app-dir", default=".", show_default=True, help="Where the application's modules are looked for."
-    )(command)
+    command = click.option("--app-dir", default=".", show_default=True, help="Directory of the application's modules.")(
+        command
+    )
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return click.option(
         "--config-location", metavar="PATHS", help="Files or directories to read instead of ./ and ./config."
@@ -41,7 +41,7 @@ def _options(command: C) -> C:
 @click.argument("binding", shell_complete=complete_bindings)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @_options
-@click.option("--defaults", "with_defaults", is_flag=True, help="Show the settings that nothing sets, too.")
+@click.option("--defaults", "with_defaults", is_flag=True, help="Also show settings that nothing sets.")
 @click.pass_context
 def explain(
     context: click.Context,
@@ -56,7 +56,7 @@ def explain(
 ) -> None:
     """Show the settings of BINDING, their values, where they were set, and which of them have no effect.
 
-    Settings like --key=value count as they would when the application starts.
+    Settings such as --key=value apply as at the start of the application.
     """
     expect_settings(context, "BINDING", binding, arguments)
     _refuse_both(app, config_location)
@@ -68,11 +68,13 @@ def explain(
 
 @config.command(
     context_settings={"ignore_unknown_options": True},
-    short_help="List what becomes of each setting; fail when one is wrong.",
+    short_help="List the effect of each setting; fail if one is wrong.",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PATH] [--KEY=VALUE]...")
 @_options
-@click.option("--strict", is_flag=True, help="Fail also when a setting has no effect.")
+@click.option(
+    "--strict", is_flag=True, help="Also fail if a setting has no effect, names nothing, or is another binder's."
+)
 @click.pass_context
 def report(
     context: click.Context,
@@ -84,14 +86,14 @@ def report(
     strict: bool,
     arguments: tuple[str, ...],
 ) -> None:
-    """List what becomes of each setting below PATH: wrong, without effect, honoured, not ours; fail when one is wrong.
+    """List the effect of each setting below PATH (wrong, no effect, honoured, not ours); fail if one is wrong.
 
-    PATH is a settings file, or a directory that is looked in as an application started there would, and in its
-    src/main/resources; the current directory, if not given. Settings like --key=value count as they would when the
-    application starts.
+    PATH is a settings file, or a directory that is read as an application started there would read it, with its
+    src/main/resources. Default: the current directory. Settings such as --key=value apply as at the start of the
+    application.
 
-    With --app the start of the application is rehearsed without connecting anything, so that settings of bindings that
-    its code does not have are found, too.
+    With --app the start of the application is rehearsed without connecting. This also finds settings of bindings that
+    its code does not have.
     """
     paths = [argument for argument in arguments if not argument.startswith("-")]
     expect_settings(context, "PATH", "", [argument for argument in arguments if argument.startswith("-")])
@@ -117,7 +119,7 @@ def _refuse_both(app: str | None, location: str | None) -> None:
 @click.option(
     "--update",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Write the tables into this Markdown file, in place of what stands below its marker.",
+    help="Write the tables into this Markdown file, replacing everything below its marker.",
 )
 @click.pass_context
 def reference(context: click.Context, update: Path | None) -> None:

@@ -26,7 +26,7 @@ _BYTES: Final = ("bytes", "throughput", "storage_size", "offset")
 
 @click.group()
 def metrics() -> None:
-    """Metrics that Prometheus can read: their table, a dashboard, alert rules."""
+    """Print the metrics for Prometheus, a dashboard or alert rules."""
 
 
 @metrics.command("list")
@@ -37,7 +37,7 @@ def list_() -> None:
 
 @metrics.command("dashboard")
 def dashboard_() -> None:
-    """Print a dashboard as JSON, to be imported into Grafana."""
+    """Print a dashboard for Grafana as JSON."""
     click.echo(json.dumps(dashboard(tables()), indent=1))
 
 

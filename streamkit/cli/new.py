@@ -31,15 +31,17 @@ _REQUIREMENTS = {"kafka": f"{_DISTRIBUTION}[kafka]"}
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME")
-@click.option("--on", "binder", type=click.Choice(BINDERS), help="What the application runs on: rocketmq by default.")
-@click.option("--binder", "is_binder", is_flag=True, help="Make a binder for a messaging system, of type NAME.")
+@click.option(
+    "--on", "binder", type=click.Choice(BINDERS), help="The messaging system of the application. Default: rocketmq."
+)
+@click.option("--binder", "is_binder", is_flag=True, help="Create a binder of type NAME for a messaging system.")
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
     help="The directory of the project.  [default: ./NAME]",
 )
 def new(*, names: tuple[str, ...], binder: str | None, is_binder: bool, directory: Path | None) -> None:
-    """Make a project: an application, or a binder of your own, with tests that pass.
+    """Create a project with passing tests: an application or a binder.
 
     \b
     streamkit new shop               an application on RocketMQ

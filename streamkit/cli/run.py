@@ -65,16 +65,18 @@ class _Options:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--app-dir", default=".", show_default=True, help="Where the module is looked for, before the path.")
+@click.option("--app-dir", default=".", show_default=True, help="Directory in which the module is searched first.")
 @click.option("--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What is logged.")
 @log_format_option
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    help="Run as many processes, each with an instance index of its own.",
+    help="Run this many processes, each with its own instance index.",
 )
-@click.option("--reload", is_flag=True, help="Start again when a Python or settings file changes.")
-@click.option("--reload-dir", "reload_dirs", multiple=True, help="Where files are watched; --app-dir, if not given.")
+@click.option("--reload", is_flag=True, help="Restart when a Python or settings file changes.")
+@click.option(
+    "--reload-dir", "reload_dirs", multiple=True, help="Directory that is watched; may be repeated. Default: --app-dir."
+)
 @click.option("--worker-number", type=int, hidden=True)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED)
@@ -94,11 +96,10 @@ def run(
 ) -> None:
     """Run the application NAME (`app` if not given) of MODULE until Ctrl-C or SIGTERM.
 
-    What is no option of this command is a setting that wins over those of files, such as
-    --spring.cloud.stream.default-binder=inmemory.
+    Other arguments are settings that override those of files, such as --spring.cloud.stream.default-binder=inmemory.
 
-    The first signal stops gracefully: calls in flight are finished. The second one ends at once. With --workers, SIGHUP
-    restarts the workers one by one, with settings and code as they are then.
+    The first signal stops the application gracefully: calls in flight may finish. The second signal ends it at once.
+    With --workers, SIGHUP restarts the workers one by one with new settings and code.
     """
     expect_settings(context, "MODULE", target, settings)
     # The supervisor gives its numbers to every worker; only what the user set is worth a warning.

@@ -18,8 +18,11 @@ __all__ = ["send"]
 @click.argument("destination", shell_complete=complete_bindings)
 @click.argument("payload")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header; may be repeated.")
-@click.option("--content-type", help="The payload's; if not given, JSON if the payload is JSON, else text.")
-@click.option("--binder", metavar="NAME", help="The binder, if the settings do not say which.")
+@click.option(
+    "--content-type",
+    help="Content type of the payload. Default: application/json if the payload is JSON, else text/plain.",
+)
+@click.option("--binder", metavar="NAME", help="The binder, if the settings do not name it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show where the message would be sent to.")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
@@ -39,7 +42,7 @@ def send(
     """Send PAYLOAD to DESTINATION, a binding of the application in the current directory, or a topic.
 
     A PAYLOAD of - is read from standard input. The settings are those of an application that starts in this directory;
-    others can be given as arguments. A binding's own settings count: its binder, destination and partitions.
+    others can be given as arguments. If DESTINATION is a binding, its settings apply: binder, destination, partitions.
 
     \b
     streamkit send orders '{"table": 7}'

@@ -14,10 +14,10 @@ __all__ = ["tail"]
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.argument("destination", shell_complete=complete_bindings)
-@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--headers", "with_headers", is_flag=True, help="Show the headers, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with headers and whole payload.")
-@click.option("--binder", metavar="NAME", help="The binder, if the settings do not say which.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many messages.")
+@click.option("--headers", "with_headers", is_flag=True, help="Also show the headers.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, with headers and whole payload.")
+@click.option("--binder", metavar="NAME", help="The binder, if the settings do not name it.")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @click.pass_context
 def tail(
@@ -32,8 +32,8 @@ def tail(
 ) -> None:
     """Show the messages that arrive at DESTINATION, a binding of the application in this directory, or a topic.
 
-    The messages are received by a group of their own, which is removed at the end: no other group misses any. Ctrl-C
-    ends the command. The settings are those of an application that starts in this directory; others can be given as
+    A group of its own receives the messages, and is removed at the end, so no other group misses a message. Ctrl-C ends
+    the command. The settings are those of an application that starts in this directory; others can be given as
     arguments.
 
     \b

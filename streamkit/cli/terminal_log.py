@@ -33,7 +33,7 @@ def log_format_option(command: F) -> F:
         "--log-format",
         type=click.Choice([each.value for each in LogFormat]),
         callback=lambda context, parameter, value: None if value is None else LogFormat(value),
-        help="Lines for people, or a JSON object for each line.  [default: text]",
+        help="Format of the log: text, or a JSON object on each line.  [default: text]",
     )
     return option(command)
 

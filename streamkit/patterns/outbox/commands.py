@@ -73,9 +73,9 @@ def selection_options(command: Callable[..., R]) -> Callable[..., R]:
     return run
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-dry_run_option = click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be done, and do nothing.")
-yes_option = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+dry_run_option = click.option("--dry-run", "is_dry", is_flag=True, help="Show what would be done, and change nothing.")
+yes_option = click.option("--yes", "-y", "is_sure", is_flag=True, help="Do not ask for confirmation.")
 
 
 def change_options(command: Callable[..., R]) -> Callable[..., R]:
@@ -125,9 +125,9 @@ def show(*, id: str, topic: str | None, as_json: bool, database: "Database") -> 
 @outbox.command()
 @change_options
 def resend(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool, database: "Database") -> None:
-    """Send messages again that are over a limit: those named by IDS, or all that the options select.
+    """Send messages again that have exceeded a limit: those named by IDS, or all that the options select.
 
-    Their status is NOT_CONSUMED then, and their sends are counted anew.
+    Their status becomes NOT_CONSUMED, and their count of sends 0.
     """
     from streamkit.patterns.outbox.administration import resend as act
 
@@ -139,10 +139,10 @@ def resend(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool
 @outbox.command()
 @change_options
 def rollback(*, selection: "Selection", is_dry: bool, is_sure: bool, as_json: bool, database: "Database") -> None:
-    """Give messages up that are over a limit: those named by IDS, or all that the options select.
+    """Give up messages that have exceeded a limit: those named by IDS, or all that the options select.
 
-    The application that relays them runs its function of @outbox.compensate for each. Consumers are not told: what
-    they have done stays done.
+    The application that relays them runs its function of @outbox.compensate for each. Consumers are not notified, and
+    their work is not undone.
     """
     from streamkit.patterns.outbox.administration import roll_back as act
 
@@ -177,8 +177,8 @@ def schema(*, database: str, side: str | None, wants_alembic: bool) -> None:
 def relay(*, topics: tuple[str, ...], log_level: str, log_format: LogFormat | None, database: "Database") -> None:
     """Send the rows of output bindings until Ctrl-C or SIGTERM.
 
-    The bindings are those of the settings in this directory. Any number of relays may run side by side, beside
-    applications that relay their own rows.
+    The bindings are those of the settings in the current directory. Any number of relays may run at the same time, also
+    beside applications that relay their own rows.
 
     \b
     streamkit outbox relay orders invoices --url postgresql://shop@db/shop
