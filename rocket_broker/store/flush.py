@@ -122,6 +122,17 @@ class Flusher:
             self._log_thread.close()
             self._log_thread = None
 
+    def abandon(self) -> None:
+        """End the background work without flushing or waiting, if `stop` has not done so: it was cancelled."""
+        for task in self._loops:
+            task.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+            self._threads = None
+        if self._log_thread is not None:
+            self._log_thread.close_later()
+            self._log_thread = None
+
     def wake(self) -> None:
         """Wake the flusher after a message was stored."""
         self.is_awake = True

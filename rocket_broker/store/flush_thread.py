@@ -31,7 +31,7 @@ _Ended = tuple["asyncio.Future[None]", BaseException | None]
 
 
 class FlushThread:
-    """A thread that calls one function after the other for the running loop, until `close` or the end of the loop.
+    """A thread that calls one function after the other for the running loop, until it is closed or the loop ends.
 
     Args:
         name: The name of the thread.
@@ -83,9 +83,16 @@ class FlushThread:
             self._finish()
         self._release()
 
+    def close_later(self) -> None:
+        """End the thread when it has made all calls, without waiting for that: the disk may not answer for a while."""
+        self._calls.put(None)
+
     def _read(self) -> None:
-        os.read(self._reader, 1)
-        self._finish()
+        if os.read(self._reader, 1):
+            self._finish()
+        else:  # The thread has ended.
+            self._loop.remove_reader(self._reader)
+            self._release()
 
     def _finish(self) -> None:
         future, error = self._ended.popleft()

@@ -176,6 +176,7 @@ class MessageStore:
                 # Also syncs the directory, and so the removal of the abort file (`FileSystem.sync`).
                 self._file_system.sync(self.settings.checkpoint_path)
         finally:
+            self._flusher.abandon()
             self._files.close()
             while self._locks:
                 self._locks.pop().release()

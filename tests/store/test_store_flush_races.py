@@ -216,6 +216,29 @@ def test_flush_error_during_a_stop_is_not_orderly(disk: Disk, files: Held, time:
     assert files.size(disk.root / "abort") is not None
 
 
+def test_cancelled_stop_ends_the_flush_threads(disk: Disk, files: Held, time: VirtualTime) -> None:
+    """As soon as their syncs have ended, not at the end of the loop only; senders that wait get their answer."""
+    store = started(disk, time, flush_disk_type=SYNC)
+
+    async def main() -> None:
+        files.held = log_file(disk)
+        waiting = asyncio.create_task(store.await_flush(store.put(message())))
+        await files.is_holding()
+        stopping = asyncio.create_task(store.stop())
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        files.go_on()
+        assert await waiting is PutStatus.OK
+        for thread in [each for each in threading.enumerate() if each.name.startswith("store-flush")]:
+            thread.join(30)
+            assert not thread.is_alive()
+
+    time.run(main())
+    assert files.size(disk.root / "abort") is not None
+
+
 @pytest.mark.promise
 @pytest.mark.parametrize("seed", range(3))
 def test_mark_stays_after_a_failed_flush(disk: Disk, files: Held, time: VirtualTime, seed: int) -> None:

@@ -12,8 +12,6 @@ import uvloop
 
 from rocket_broker.store.flush_thread import FlushThread
 
-DESCRIPTORS = Path("/dev/fd")
-
 Run = Callable[[Coroutine[None, None, None]], None]
 
 
@@ -22,6 +20,11 @@ def run(request: pytest.FixtureRequest) -> Run:
     """Runs a coroutine on a loop of asyncio, or of uvloop."""
     runner: Run = request.param
     return runner
+
+
+def descriptors() -> set[Path]:
+    """Return the open file descriptors of the process."""
+    return set(Path("/dev/fd").iterdir())
 
 
 def test_calls_are_made_in_order_in_one_other_thread(run: Run) -> None:
@@ -104,6 +107,27 @@ def test_close_makes_the_calls_that_wait_and_ends_the_thread(run: Run) -> None:
     run(main())
 
 
+def test_thread_that_is_closed_later_ends_after_its_calls_and_frees_the_pipe(run: Run) -> None:
+    """The loop does not wait for a call under way, and the calls have their results."""
+
+    async def main() -> None:
+        before = descriptors()
+        thread, goes_on, called = FlushThread("flush"), threading.Event(), list[int]()
+        waiting = [thread.run(lambda event: event.wait(), goes_on), thread.run(called.append, 1)]
+        thread.close_later()
+        assert not called
+        goes_on.set()
+        await asyncio.gather(*waiting)
+        assert called == [1]
+        gone = weakref.ref(thread)
+        del thread
+        while gone() is not None:  # noqa: ASYNC110 - a thread closes the pipe
+            await asyncio.sleep(0)
+        assert descriptors() <= before
+
+    run(main())
+
+
 def test_thread_ends_with_a_loop_that_did_not_close_it(run: Run) -> None:
     """It keeps neither what it has called nor the pipe."""
     kept: list[weakref.ref[object]] = []
@@ -120,11 +144,11 @@ def test_thread_ends_with_a_loop_that_did_not_close_it(run: Run) -> None:
         await FlushThread("flush-without-close").run(store.flush, 1)
 
     run(asyncio.sleep(0))  # a first loop keeps some descriptors for later ones
-    before = set(DESCRIPTORS.iterdir())
+    before = descriptors()
     run(main())
     gc.collect()
     for thread in [each for each in threading.enumerate() if each.name == "flush-without-close"]:
         thread.join(60)
         assert not thread.is_alive()
     assert kept[0]() is None
-    assert set(DESCRIPTORS.iterdir()) <= before
+    assert descriptors() <= before
