@@ -396,8 +396,8 @@ class ConcurrentConsumption(ListenerConsumption):
         return self._failed(messages, awaited_something_cancelled())
 
     def _fail_cancelled_call(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
-        """Handle a call whose task was cancelled as failed: the loop still runs, so this is not its end."""
-        if not (process_queue.dropped or self._stopped):
+        """Handle a call whose task was cancelled as failed, unless all tasks were cancelled with it."""
+        if not (process_queue.dropped or self._stopped or self._is_loop_ending()):
             self._resolve(process_queue, messages, self._failed(messages, cancelled_its_own_task()))
             self._schedule_start()
 
@@ -420,8 +420,8 @@ class ConcurrentConsumption(ListenerConsumption):
         failed = [(message, outcome) for message, outcome in present if not isinstance(outcome, Success)]
         self._settle(process_queue, [message for message, outcome in present if isinstance(outcome, Success)])
         # Messages of a revoked queue are not sent back: they are unsettled, so the next member gets them anyway, and
-        # a copy in the retry topic would be a second delivery.
-        if failed and not process_queue.dropped:
+        # a copy in the retry topic would be a second delivery. The same goes for the end of the loop.
+        if failed and not process_queue.dropped and not self._is_loop_ending():
             self._start_send_back(process_queue, self._send_back_all(process_queue, failed))
 
     def _start_send_back(

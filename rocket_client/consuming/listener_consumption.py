@@ -62,9 +62,11 @@ class ListenerConsumption:
     def _is_loop_ending(self) -> bool:
         """Return whether all tasks were cancelled, as by `asyncio.run` when its main function has ended.
 
-        It then waits for the tasks, so tasks that start now would consume what waits, without any end.
+        It then waits for the tasks, so tasks that start now would consume what waits, without any end, or be dropped in
+        the middle of a request when it closes the loop.
         """
-        return self._lasting_task is not None and self._lasting_task.cancelling() > 0
+        lasting = self._lasting_task
+        return not self._stopped and lasting is not None and lasting.cancelling() > 0
 
     def _context(self, process_queue: ProcessQueue) -> ConsumeContext:
         queue = self._namespace.unwrap_queue(process_queue.message_queue)

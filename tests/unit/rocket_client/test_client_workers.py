@@ -9,7 +9,7 @@ import pytest
 
 from rocket_client import Suspend
 from rocket_client.core.process_queue import ProcessQueue
-from rocket_remoting import ResponseCode
+from rocket_remoting import RequestCode, ResponseCode
 from rocket_remoting.wire.record import decode_records
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
@@ -99,6 +99,13 @@ async def wait() -> None:
     await asyncio.sleep(3600)
 
 
+async def fail() -> None:
+    """Fail to consume a message, also when the call is cancelled."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(3600)
+    raise ValueError("there is no such order")
+
+
 async def swallow() -> None:
     """Consume a message, also when the call is cancelled."""
     with suppress(asyncio.CancelledError):
@@ -135,6 +142,19 @@ def test_no_call_begins_while_a_cancelled_task_takes_long_to_end(
     end = AbandonedLong(says, **settings)
     assert 0 < end.heard_before < 1000
     assert len(end.script.heard) == end.heard_before
+
+
+@pytest.mark.parametrize("says", [wait, fail])
+@pytest.mark.parametrize("abandoned", [Abandoned, AbandonedLong])
+def test_nothing_is_sent_back_after_all_tasks_were_cancelled(
+    says: Callable[[], Awaitable[None]], abandoned: type[Abandoned], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The messages stay unsettled, so that the next member gets them; a send would be dropped under way."""
+    end = abandoned(says, concurrency=20)
+    assert RequestCode.SEND_MESSAGE_V2 not in {command.code for command in end.script.broker.asked}
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+    if says is wait:
+        assert "the listener failed" not in caplog.text
 
 
 @pytest.mark.parametrize("orderly", [False, True])
