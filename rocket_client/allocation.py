@@ -7,11 +7,16 @@ This module does no I/O.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from hashlib import md5
 from typing import Protocol
 
 from rocket_remoting.wire.message import MessageQueue
+
+_RING_SIZE = 1 << 32
+_HASHES_A_STEP = 1_000
+"""Hashes that are computed in one step of the loop, which takes two milliseconds."""
 
 
 class AllocateMessageQueueStrategy(Protocol):
@@ -145,21 +150,58 @@ class ConsistentHash:
         self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> list[MessageQueue]:
         """Return the queues whose next point on the ring is one of `client_id`."""
-        ring: Mapping[int, str] = {
-            _ring_hash(f"{member}-{number}"): member for member in members for number in range(self._virtual_nodes)
-        }
-        points = sorted(ring)
-        return [queue for queue in queues if ring[_next_point(points, _ring_hash(_java_text(queue)))] == client_id]
+        bounds = _bounds(client_id, tuple(members), self._virtual_nodes)
+        return [queue for queue in queues if bisect_left(bounds, _place(queue)) % 2]
+
+    def prepare(self, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]) -> Iterator[None]:
+        """Compute the hashes for a division of thousands of queues; yield after each step of a few milliseconds."""
+        if len(queues) + len(members) * self._virtual_nodes <= _HASHES_A_STEP:
+            return
+        members_a_step = max(1, _HASHES_A_STEP // self._virtual_nodes)
+        for start in range(0, len(members), members_a_step):
+            for member in members[start : start + members_a_step]:
+                _points(member, self._virtual_nodes)
+            yield
+        _bounds(client_id, tuple(members), self._virtual_nodes)
+        for start in range(0, len(queues), _HASHES_A_STEP):
+            yield
+            for queue in queues[start : start + _HASHES_A_STEP]:
+                _place(queue)
 
 
-def _next_point(points: Sequence[int], value: int) -> int:
-    index = bisect_left(points, value)
-    return points[index] if index < len(points) else points[0]
+# Hashes are kept, because a group divides the same queues among the same members again every 20 s.
+
+
+@lru_cache(maxsize=1 << 4)
+def _bounds(client_id: str, members: tuple[str, ...], virtual_nodes: int) -> list[int]:
+    """Return the bounds of a member's arcs of the ring, sorted. A queue behind an odd number of bounds is in an arc.
+
+    ::
+
+        points     … other    ours    other … other    ours …
+        bounds          a        b               c        d
+        in an arc       behind a, up to b        behind c, up to d
+    """
+    # A point that two members have belongs to the later one, as in Java.
+    ring = {point: member for member in members for point in _points(member, virtual_nodes)}
+    points = sorted(ring)
+    bounds: list[int] = []
+    for index, point in enumerate(points):
+        if ring[point] == client_id:
+            # The first point also has the queues behind the last one: the ring is closed.
+            bounds += (points[index - 1], point) if index else (-1, point, points[-1], _RING_SIZE)
+    return sorted(bounds)
+
+
+@lru_cache(maxsize=1 << 12)
+def _points(member: str, virtual_nodes: int) -> tuple[int, ...]:
+    return tuple(_ring_hash(f"{member}-{number}") for number in range(virtual_nodes))
+
+
+@lru_cache(maxsize=1 << 16)
+def _place(queue: MessageQueue) -> int:
+    return _ring_hash(f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]")
 
 
 def _ring_hash(text: str) -> int:
     return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
-
-
-def _java_text(queue: MessageQueue) -> str:
-    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"

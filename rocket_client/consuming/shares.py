@@ -7,9 +7,11 @@
     assigned        the queues that the application has assigned
 """
 
+import asyncio
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from rocket_client.allocation import ConsistentHash
 from rocket_client.consuming.membership import Membership
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.errors import ResponseError
@@ -49,6 +51,9 @@ class GroupShares:
         members = await self._members(topic)
         if members is None:
             return None
+        if isinstance(self._allocate, ConsistentHash):
+            for _ in self._allocate.prepare(self._client.client_id, queues, members):
+                await asyncio.sleep(0)
         share = self._allocate(self._group, self._client.client_id, queues, members)
         return list(map(self._wrap, share))
 

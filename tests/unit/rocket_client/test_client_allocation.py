@@ -1,8 +1,12 @@
 """Allocation strategies, checked with the results of Apache's client."""
 
+import sys
 from collections.abc import Sequence
+from hashlib import md5
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocket_client.allocation import (
     ByConfig,
@@ -20,6 +24,10 @@ JAVA_RING = [[], [0, 1, 7], [2, 3, 4, 5, 6]]
 
 def queues(count: int, topic: str = "orders") -> list[MessageQueue]:
     return [MessageQueue(topic, "broker-a", number) for number in range(count)]
+
+
+def ring_hash(text: str) -> int:
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
 
 
 def ids(share: Sequence[MessageQueue]) -> list[int]:
@@ -100,6 +108,48 @@ def test_consistent_hash_moves_only_queues_of_the_departed_member() -> None:
     before = {name: set(strategy("g", name, queues(64), names)) for name in names}
     after = {name: set(strategy("g", name, queues(64), names[:-1])) for name in names[:-1]}
     assert all(before[name] <= after[name] for name in names[:-1])
+
+
+@given(
+    st.sets(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=12),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 2**31 - 1), max_size=60),
+)
+def test_consistent_hash_gives_each_queue_to_the_next_point(members: set[str], nodes: int, numbers: list[int]) -> None:
+    """Of the queues, and of the members' points, all are looked at here, one by one."""
+    names, everything = sorted(members), [MessageQueue("orders", "broker-a", number) for number in numbers]
+    ring = {ring_hash(f"{name}-{number}"): name for name in names for number in range(nodes)}
+    owners = {
+        queue: ring[min((point for point in ring if point >= place), default=min(ring))]
+        for queue in everything
+        for place in [ring_hash(f"MessageQueue [topic=orders, brokerName=broker-a, queueId={queue.queue_id}]")]
+    }
+    for name in names:
+        mine = [queue for queue in everything if owners[queue] == name]
+        assert ConsistentHash(nodes)("g", name, everything, names) == mine
+
+
+def test_hashes_of_many_queues_and_members_are_computed_in_steps() -> None:
+    """The division itself then computes none, so the event loop is not kept for long."""
+    names = [f"of-steps-{number:03}" for number in range(300)]
+    everything = queues(2_500, "of-steps")
+    strategy = ConsistentHash()
+    calls: list[int] = [0]
+
+    def count(frame: object, event: str, function: object) -> None:
+        calls[-1] += event == "c_call" and getattr(function, "__name__", "") == "openssl_md5"
+
+    sys.setprofile(count)
+    try:
+        for _ in strategy.prepare(names[0], everything, names):
+            calls.append(0)
+        calls.append(0)
+        share = strategy("g", names[0], everything, names)
+    finally:
+        sys.setprofile(None)
+    assert (sum(calls), max(calls), calls[-1]) == (5_500, 1_000, 0)
+    assert share
+    assert list(strategy.prepare(names[0], everything[:8], names[:3])) == []
 
 
 def test_consistent_hash_needs_virtual_nodes() -> None:
