@@ -120,6 +120,9 @@ class _Reading:
         self._mark, deletions_from = _checkpoint(layout)
         # The log need not have the deletions of Apache's broker, if that opened the store after the mark (`Recovery`).
         self._deletions_from = _FOREVER if is_apaches else deletions_from
+        # Our broker writes the checkpoint before it signs the lock file. So the log of a store of ours that has no
+        # checkpoint any more may well have all deletions.
+        self._has_lost_checkpoint = not is_apaches and not size_of(layout.root / "checkpoint")
         self._was_killed = (layout.root / "abort").exists()
         self._trusted_to = self._mark.offset if self._mark is not None and self._was_killed else _FOREVER
         self._missing_files = [int(path.name) for path in layout.missing_files()]
@@ -318,10 +321,12 @@ class _Reading:
         if not self._exists(topic) or run.last_offset < self._began_anew_at.get(topic, -1):
             return True
         # If all other queues of the topic that have entries begin at number 0 behind this queue's last
-        # message, the topic was deleted and made again in between.
+        # message, the topic was deleted and made again in between. Or they just got their first messages later, and
+        # this queue has lost its files.
         others = [self._runs[other] for other in self._queues_of[topic] & has_entries if other in self._runs]
         return (
             run.last_offset < self._deletions_from
+            and not self._has_lost_checkpoint
             and bool(others)
             and all(other.low == 0 and other.first_offset > run.last_offset for other in others)
         )

@@ -683,19 +683,19 @@ def test_refused_store_stays_locked_for_other_processes(root: Path) -> None:
     asyncio.run(opened(root).stop())
 
 
-@pytest.mark.parametrize("is_missing", [False, True])
-def test_lost_queue_is_rebuilt_if_apaches_broker_was_not_there(tmp_path: Path, *, is_missing: bool) -> None:
+@pytest.mark.parametrize("lost", [[], ["lock"], ["checkpoint"], ["lock", "checkpoint"]], ids=str)
+def test_lost_queue_is_rebuilt_if_apaches_broker_was_not_there(tmp_path: Path, lost: list[str]) -> None:
     """Its messages precede those of the topic's other queue, as if the topic had been deleted.
 
-    A missing lock file is no sign of Apache's broker.
+    A missing lock file is no sign of Apache's broker, nor is a missing checkpoint.
     """
     store = opened(tmp_path)
     for queue_id, number in ((0, 1), (0, 2), (1, 3)):
         store.put(StoreMessage("orders", queue_id, b"%03d" % number))
     asyncio.run(store.stop())
     shutil.rmtree(tmp_path / "consumequeue/orders/0")
-    if is_missing:
-        (tmp_path / "lock").unlink()
+    for name in lost:
+        (tmp_path / name).unlink()
     run("repair", tmp_path, "--apply", "--yes")
     assert (bodies(tmp_path, 0), bodies(tmp_path, 1)) == ([1, 2], [3])
 

@@ -188,10 +188,6 @@ class ToolsMachine(RuleBasedStateMachine):
             others = [harm for harm in harms if not harm.what.startswith("log")]
             if keeps_queues:  # where a deletion was is known twice: by the log and by a queue
                 others = [harm for harm in others if not harm.what.startswith("queue")]
-            if any(harm.what == "checkpoint" for harm in others):
-                # Without it the log may be Apache's, which records no deletions: then the other queues of a topic tell
-                # whether one without files was deleted.
-                others = [harm for harm in others if not harm.what.startswith("queue ")]
             for harm in others:
                 self._hurt(root, harm)
             note(f"hit {hit}, {others}")
