@@ -11,8 +11,9 @@ queues.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rocket_broker.clients.client_channel import ClientChannel
 from rocket_broker.clients.memberships import Memberships
@@ -22,6 +23,8 @@ from rocket_remoting.wire.bodies import ConsumerData, MessageModel, Subscription
 __all__ = ["MemberSubscriptions", "SubscriptionGuard"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SHOWN = 2_000
 """Characters of a member's subscriptions that are logged; subscriptions may have megabytes."""
@@ -76,9 +79,14 @@ class MemberSubscriptions(NamedTuple):
         model = str(data.message_model)
         return cls(client_id, topics, digest, model, f"{model} {data.consume_type}")
 
+    @property
+    def kind(self) -> tuple[int, str]:
+        """What members have in common that have the same subscriptions, message model and consume type."""
+        return self.digest, self.how
+
     def matches(self, other: "MemberSubscriptions") -> bool:
         """Whether both members have the same subscriptions, message model and consume type."""
-        return self.digest == other.digest and self.how == other.how
+        return self.kind == other.kind
 
     def contradicts(self, other: "MemberSubscriptions") -> bool:
         """Whether the subscriptions differ; False if the other is refused already or both are the same client."""
@@ -115,6 +123,52 @@ class MemberSubscriptions(NamedTuple):
         return "{" + text + "}"
 
 
+class _Members:
+    """The subscriptions of a group's members, by their connections, and how often each occurs.
+
+    The counts tell without a look at all members that none contradicts a new one, as in almost all groups.
+    """
+
+    __slots__ = ("_accepted", "_client_ids", "of")
+
+    def __init__(self) -> None:
+        self.of: dict[Connection, MemberSubscriptions] = {}
+        self._client_ids: Counter[str] = Counter()
+        self._accepted: Counter[tuple[int, str]] = Counter()  # digest and kind of those that are not refused
+
+    def add(self, connection: Connection, subscriptions: MemberSubscriptions) -> None:
+        """Note the subscriptions, in place of the connection's former ones."""
+        self._uncount(self.of.get(connection))
+        self.of[connection] = subscriptions
+        self._client_ids[subscriptions.client_id] += 1
+        if not subscriptions.refused:
+            self._accepted[subscriptions.kind] += 1
+
+    def remove(self, connection: Connection) -> None:
+        """Forget the member on the connection, if there is one."""
+        self._uncount(self.of.pop(connection, None))
+
+    def may_duplicate(self, subscriptions: MemberSubscriptions) -> bool:
+        """Whether a member has the same client id."""
+        return subscriptions.client_id in self._client_ids
+
+    def may_contradict(self, subscriptions: MemberSubscriptions) -> bool:
+        """Whether a member that is not refused has other subscriptions."""
+        return len(self._accepted) > (subscriptions.kind in self._accepted)
+
+    def _uncount(self, former: MemberSubscriptions | None) -> None:
+        if former is not None:
+            _take_one(self._client_ids, former.client_id)
+            if not former.refused:
+                _take_one(self._accepted, former.kind)
+
+
+def _take_one(counts: Counter[T], of: T) -> None:
+    counts[of] -= 1
+    if not counts[of]:
+        del counts[of]
+
+
 class SubscriptionGuard:
     """The subscriptions of every member of every group, including refused members.
 
@@ -124,30 +178,32 @@ class SubscriptionGuard:
 
     def __init__(self) -> None:
         self.refuses: Callable[[], bool] = lambda: False
-        self._groups: dict[str, dict[Connection, MemberSubscriptions]] = {}
+        self._groups: dict[str, _Members] = {}
         self._memberships = Memberships()
 
     def check(self, client: ClientChannel, group: str, subscriptions: MemberSubscriptions) -> str | None:
         """Note a member's subscriptions; return the reason if the member is refused, otherwise None."""
-        members = self._groups.setdefault(group, {})
-        known = members.get(client.connection)
-        if known is None:
+        members = self._groups.setdefault(group, _Members())
+        known = members.of.get(client.connection)
+        if known is None and members.may_duplicate(subscriptions):
             self._warn_of_duplicate(client.connection, group, subscriptions)
         was_same = known is not None and known.client_id == subscriptions.client_id and known.matches(subscriptions)
         if known is not None and was_same and not known.refused:
             return None
-        other = next(
-            (
-                other
-                for connection, other in members.items()
-                if connection is not client.connection and other.contradicts(subscriptions)
-            ),
-            None,
-        )
+        other = None
+        if members.may_contradict(subscriptions):
+            other = next(
+                (
+                    other
+                    for connection, other in members.of.items()
+                    if connection is not client.connection and other.contradicts(subscriptions)
+                ),
+                None,
+            )
         # A refused member is kept too, so that its next heartbeat is not logged as news; `contradicts`
         # leaves it out.
         refused = other is not None and self.refuses()
-        members[client.connection] = subscriptions._replace(refused=refused)
+        members.add(client.connection, subscriptions._replace(refused=refused))
         self._memberships.add(client.connection, group)
         if other is None:
             return None
@@ -158,7 +214,7 @@ class SubscriptionGuard:
         return problem if refused else None
 
     def _warn_of_duplicate(self, connection: Connection, group: str, subscriptions: MemberSubscriptions) -> None:
-        for earlier, other in self._groups[group].items():
+        for earlier, other in self._groups[group].of.items():
             if not earlier.is_closed and subscriptions.is_duplicate_of(other):
                 logger.warning(
                     "consumer group %s: %s and %s have the same client id, %s. If they are two processes, both handle "
@@ -177,8 +233,8 @@ class SubscriptionGuard:
         """Forget the subscriptions of a member that left."""
         members = self._groups.get(group)
         if members is not None:
-            members.pop(connection, None)
-            if not members:
+            members.remove(connection)
+            if not members.of:
                 del self._groups[group]
             self._memberships.remove(connection, group)
 

@@ -168,9 +168,16 @@ class ClientsProcessor:
         group = self._consumers.get(name)
         if group is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        # All members ask after each change: the list is encoded once for them all.
+        if group.listed is not None:
+            return RemotingCommand.response(command, parts=group.listed)
+        client_ids = group.client_ids()
         empty = GetConsumerListByGroupResponseBody(consumer_id_list=[])
-        body = LongBody(empty, consumer_id_list=Items(group.client_ids()))
-        return long_answer(command, body, instead="the group has too many members to be listed")
+        body = LongBody(empty, consumer_id_list=Items(client_ids))
+        answer = yield from long_answer(command, body, instead="the group has too many members to be listed")
+        if answer is not None and group.client_ids() is client_ids:  # no member has joined or left meanwhile
+            group.listed = answer.parts
+        return answer
 
     def check_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """CHECK_CLIENT_CONFIG (46): check that this broker can filter as the subscription requires."""

@@ -47,13 +47,19 @@ class Group:
         self.peers = Peers(self.table.connection_closed)
         self.clients: dict[str, tuple[Connection, Connection]] = {}
 
-    async def join(self, client_id: str, *subscriptions: SubscriptionData) -> bool:
-        """Register the heartbeat of a client with a connection of its own; return whether the group changed."""
+    async def join(self, client_id: str, *subscriptions: SubscriptionData, seconds: float = 0.01) -> bool:
+        """Register the heartbeat of a client with a connection of its own; return whether the group changed.
+
+        Args:
+            client_id: The client.
+            subscriptions: Its subscriptions.
+            seconds: The time that passes then.
+        """
         if client_id not in self.clients:
             self.clients[client_id] = await self.peers.connect(client_id)
         client = ClientChannel(self.clients[client_id][0], client_id)
         changed = run_all(self.table.register(client, heartbeat(*subscriptions or (wants(),))))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(seconds)
         return changed
 
     def notices(self, client_id: str) -> int:
@@ -95,8 +101,47 @@ def test_closed_connection_removes_its_member_and_notifies_the_others() -> None:
         await group.clients["b"][1].close()
         await asyncio.sleep(0.01)
         members = group.table.get("g")
-        assert members is not None and members.client_ids() == ["a"]  # noqa: PT018
+        assert members is not None and members.client_ids() == ("a",)  # noqa: PT018
         assert group.notices("a") == 3
+
+    run_virtually(main)
+
+
+def test_members_that_join_in_a_row_share_a_notification() -> None:
+    """Otherwise their number would grow with the square of the members', and so would that of the members' requests."""
+
+    async def main() -> None:
+        group = Group()
+        for number in range(200):
+            await group.join(f"old-{number}", seconds=0)
+        await asyncio.sleep(1)
+        before = group.notices("old-0")
+        for number in range(50):
+            await group.join(f"new-{number}", seconds=0.002)
+        await asyncio.sleep(1)
+        # They need 100 ms. A group of 200 to 250 members waits 20 to 25 ms between two notifications.
+        assert 5 <= group.notices("old-0") - before <= 6
+        assert group.notices("new-49") == 1
+
+    run_virtually(main)
+
+
+def test_first_change_after_a_pause_is_notified_at_once() -> None:
+    """However large the group is."""
+
+    async def main() -> None:
+        group = Group()
+        for number in range(200):
+            await group.join(f"old-{number}", seconds=0)
+        await asyncio.sleep(1)
+        before = group.notices("old-0")
+        await group.join("new", seconds=0.001)
+        assert group.notices("old-0") == before + 1
+        group.table.unregister("g", group.clients["new"][0])
+        await asyncio.sleep(0.018)
+        assert group.notices("old-0") == before + 1
+        await asyncio.sleep(0.002)
+        assert group.notices("old-0") == before + 2
 
     run_virtually(main)
 
@@ -142,7 +187,7 @@ def test_reconnected_client_is_listed_once() -> None:
         members = group.table.get("g")
         assert members is not None
         assert len(members) == 2
-        assert members.client_ids() == ["a"]
+        assert members.client_ids() == ("a",)
         found = members.find("a")
         assert found is not None and found.connection is not old[0]  # noqa: PT018
 
@@ -270,12 +315,12 @@ def test_member_with_a_differing_subscription_can_be_refused(caplog: pytest.LogC
                 await group.join("two", wants("B"))
         members = group.table.get("g")
         assert members is not None
-        assert members.client_ids() == ["one"]
+        assert members.client_ids() == ("one",)
         await group.join("two", wants("A"))
-        assert members.client_ids() == ["one", "two"]
+        assert members.client_ids() == ("one", "two")
         with pytest.raises(Refusal):
             await group.join("two", wants("B", version=2))
-        assert members.client_ids() == ["one"]
+        assert members.client_ids() == ("one",)
         group.table.unregister("g", group.clients["one"][0])
         await group.join("two", wants("B", version=2))
 
