@@ -12,6 +12,7 @@ from rocket_admin.doctor.groups import check_dead_letters, check_subscriptions, 
 from rocket_admin.doctor.name_servers import NameServerView
 from rocket_admin.doctor.permissions import check_permissions
 from rocket_admin.doctor.slaves import check_slaves
+from rocket_admin.doctor.transactions import check_transactions
 from rocket_admin.groups import is_own_group
 from rocket_client import Admin
 from rocket_remoting import RemotingError
@@ -46,6 +47,7 @@ async def examine(admin: Admin, *, seconds: float = 3.0) -> list[Finding]:
         findings += broker_checks.check_clocks(brokers)
         findings += broker_checks.check_disks(brokers)
         findings += check_slaves(brokers)
+        findings += check_transactions(brokers)
         findings += broker_checks.check_settings(brokers)
         masters = [view for view in brokers if view.is_master and view.info is not None]
         if masters:

@@ -44,11 +44,13 @@ class OwnerQuota:
     Args:
         what: Name of the entries for remarks, such as "topics of this broker".
         bound: Returns the maximum number of entries, or bytes, of the whole table.
+        mend: What makes room for further entries, for remarks.
     """
 
-    def __init__(self, what: str, bound: Callable[[], int]) -> None:
+    def __init__(self, what: str, bound: Callable[[], int], mend: str = "") -> None:
         self._what = what
         self._bound = bound
+        self._mend = mend
         self._counts: Counter[str] = Counter()
         self._refused: set[str] = set()
 
@@ -74,6 +76,11 @@ class OwnerQuota:
             if owner and self._counts[owner] + number > quota:
                 raise self._refusal(owner, number, quota, code)
 
+    @property
+    def full(self) -> list[str]:
+        """The owners that were refused and may still have no entries more, sorted."""
+        return sorted(owner for owner in self._refused if self._counts[owner] >= self.quota)
+
     def remaining(self, owner: str) -> int:
         """Return how many more entries, or bytes, the owner may have."""
         return max(0, self.quota - self._counts[owner]) if owner else self._bound()
@@ -96,6 +103,8 @@ class OwnerQuota:
             f"{kind} {owner.removeprefix(_GROUP)} has {self._counts[owner]} {self._what} and asks for {number} more: "
             f"one {kind} may have {quota} of {self._bound()}"
         )
+        if self._mend:
+            reason += f": {self._mend}"
         if owner not in self._refused and self._counts[owner]:
             self._refused.add(owner)
             logger.warning("refused (further refusals of this owner are not logged): %s", reason)

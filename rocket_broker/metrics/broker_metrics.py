@@ -149,6 +149,14 @@ TABLE: Final = MetricTable(
             "Start the application, or delete the group if nobody needs it.",
         ),
         Alert(
+            "RocketmqTransactionsStayOpen",
+            "rocketmq_half_messages > 25000",
+            "10m",
+            "warning",
+            "Broker {{ $labels.node_id }} has many open transactions.",
+            "Start the producers that answer its checks. It refuses a group that has 50,000 open transactions.",
+        ),
+        Alert(
             "RocketmqTimersBehind",
             "rocketmq_timer_dequeue_latency > 60000",
             "5m",

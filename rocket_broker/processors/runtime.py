@@ -7,6 +7,7 @@ from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
 from rocket_broker.requests.request_steps import Steps
+from rocket_broker.transaction.pending import MAX_PENDING
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import KVTable, encode_body
 from rocket_remoting.wire.codes import CURRENT_VERSION, ResponseCode
@@ -135,8 +136,12 @@ class RuntimeProcessor:
 
     def _transactions(self) -> dict[str, str]:
         """Return figures that Apache's brokers do not have."""
+        pending = self._halves.pending
         return {
-            "transactionsPending": str(self._halves.pending.count),
+            "transactionsPending": str(pending.count),
+            "transactionsPendingMax": str(MAX_PENDING),
+            "transactionsOfOneOwnerMax": str(pending.quota),
+            "transactionsRefusedTo": ", ".join(pending.full_owners),
             "transactionsPutAside": str(self._statistics.transactions_put_aside),
         }
 

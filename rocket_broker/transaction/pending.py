@@ -27,6 +27,10 @@ a third of a processor at most. One producer group, and one address, has a quart
 MOST_MOVES = 100_000
 """Half messages stored again whose earlier offsets are kept. Beyond that number only the latest offset is valid."""
 
+_MEND = (
+    "commit them or roll them back, or start a producer of their group, which answers the broker's checks; without one "
+    "they end after transactionProducerWaitHours"
+)
 _TRIM_BYTES = 4096
 _OPS_A_STEP = 20_000
 _ALL_ENDED = 0xFF
@@ -47,7 +51,7 @@ class PendingHalves:
         self._ended = bytearray()
         self._owners: dict[int, tuple[str, ...]] = {}
         self._unowned = 0
-        self._quota = OwnerQuota("open transactions", lambda: MAX_PENDING)
+        self._quota = OwnerQuota("open transactions", lambda: MAX_PENDING, _MEND)
         self._moved_to: dict[int, int] = {}
         self._moved_from: dict[int, int] = {}
         self._op_first = op_offset
@@ -72,6 +76,16 @@ class PendingHalves:
         """Number of pending half messages."""
         return len(self._owners) + self._unowned
 
+    @property
+    def quota(self) -> int:
+        """Maximum number of pending half messages of one group, and of one address."""
+        return self._quota.quota
+
+    @property
+    def full_owners(self) -> list[str]:
+        """The groups and addresses whose half messages are refused, because they have `quota` pending ones."""
+        return self._quota.full
+
     def check_capacity(self, *owners: str) -> None:
         """Check that one more half message may become pending.
 
@@ -81,8 +95,7 @@ class PendingHalves:
         if self.count >= MAX_PENDING:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
-                f"broker busy: {MAX_PENDING} transactions are open, which is the limit: "
-                "commit or roll back some of them",
+                f"broker busy: {MAX_PENDING} transactions are open, which is the limit: {_MEND}",
             )
         self._quota.check(1, *owners)
 

@@ -22,6 +22,7 @@ from rocket_admin.doctor.brokers import BrokerView, check_clocks, check_disks, c
 from rocket_admin.doctor.examination import examine
 from rocket_admin.doctor.groups import GroupSample, growing, sample
 from rocket_admin.doctor.slaves import check_slaves
+from rocket_admin.doctor.transactions import check_transactions
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import (
@@ -87,7 +88,8 @@ def test_healthy_cluster_has_findings_that_say_what_was_looked_at(terminal: Term
     """The exit status is 0, in a table, too, which fits into the terminal."""
     findings = terminal.json(doctor, "--for", "0")
     assert {each["severity"] for each in findings} == {"ok"}
-    assert {each["check"] for each in findings} >= {"name servers", "brokers", "versions", "clocks", "permissions"}
+    checks = {each["check"] for each in findings}
+    assert checks >= {"name servers", "brokers", "versions", "clocks", "transactions", "permissions"}
     for columns in (80, 200):
         lines = terminal.lines(doctor, "--for", "0", columns=columns)
         assert max(map(len, lines)) <= columns
@@ -359,6 +361,36 @@ def test_slaves_are_compared_with_their_master(
     findings = check_slaves([master, slave] if has_slave else [master])
     told = [f"{finding.severity}: {finding.found}" for finding in findings]
     assert [text[: len(start)] for text, start in zip(told, found, strict=True)] == found
+
+
+@pytest.mark.parametrize(
+    ("pending", "refused", "found"),
+    [
+        (None, None, []),
+        (39_999, "", ["ok: the broker with most open transactions has 39,999"]),
+        (40_000, "", ["warning: 40,000 transactions are open at broker broker-a, a group or address that has 50,000"]),
+        (
+            50_001,
+            "group a",
+            ["error: 50,001 transactions are open at broker broker-a, 50,000 of each of these, whose "],
+        ),
+        (
+            200_000,
+            "",
+            ["error: 200,000 transactions are open at broker broker-a, which is the limit: further ones are"],
+        ),
+    ],
+)
+def test_open_transactions_are_compared_with_their_limits(
+    pending: int | None, refused: str | None, found: list[str]
+) -> None:
+    """Apache's brokers have no such limits."""
+    figures = {"transactionsPendingMax": "200000", "transactionsOfOneOwnerMax": "50000"}
+    figures |= {} if pending is None else {"transactionsPending": str(pending), "transactionsRefusedTo": str(refused)}
+    findings = check_transactions([view(**figures)])
+    told = [f"{finding.severity}: {finding.found}" for finding in findings]
+    assert [text[: len(start)] for text, start in zip(told, found, strict=True)] == found
+    assert all(str(each.mend).startswith("start the producers") for each in findings if each.severity != "ok")
 
 
 def write_settings(directory: Path, name_server: str, *more: str) -> None:

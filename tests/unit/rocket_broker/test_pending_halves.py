@@ -141,12 +141,17 @@ def test_producer_group_may_hold_a_quarter_of_the_transactions(monkeypatch: pyte
     halves = PendingHalves(0, 0)
     for offset in range(2):
         halves.begin(offset, "group p", "10.0.0.2")
-    with pytest.raises(Refusal, match="group p has 2 open transactions"):
+    assert halves.full_owners == []
+    with pytest.raises(
+        Refusal, match=r"group p has 2 open transactions .*: commit them or roll them back, or start a pr"
+    ):
         halves.check_capacity("group p", "10.0.0.3")
     with pytest.raises(Refusal, match=r"address 10.0.0.2 has 2 open transactions"):
         halves.check_capacity("group q", "10.0.0.2")
+    assert halves.full_owners == ["10.0.0.2", "group p"]
     halves.check_capacity("group q", "10.0.0.3")
     halves.end([0])
+    assert halves.full_owners == []
     halves.check_capacity("group p", "10.0.0.2")
     for offset in range(2, 9):
         halves.begin(offset)
