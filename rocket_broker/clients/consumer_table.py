@@ -244,7 +244,7 @@ class ConsumerTable:
         prepared: dict[str, Subscription] = {}
         for subscription in data.subscription_data_set:
             if group.is_newer(subscription):
-                prepared[subscription.topic] = Subscription.of(subscription)
+                prepared[subscription.topic] = yield from Subscription.steps(subscription)
             yield
         return prepared
 

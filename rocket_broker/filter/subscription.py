@@ -5,19 +5,35 @@ tags themselves. ``*``, or an empty text, is every message, and ``A||B`` either 
 separately (`rocket_broker.filter.sql`).
 """
 
-from functools import lru_cache
+from collections.abc import Generator
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from rocket_broker.filter.pull_filter import EVERYTHING, PullFilter
+from rocket_remoting.steps import run_all
 from rocket_remoting.wire.bodies import SubscriptionData
 from rocket_remoting.wire.java_hash import java_hash
 
-__all__ = ["ALL_TAGS", "MAX_EXPRESSION", "TAG", "Subscription", "is_tag_type", "tag_filter"]
+__all__ = [
+    "ALL_TAGS",
+    "MAX_EXPRESSION",
+    "RECENT_CHARACTERS",
+    "TAG",
+    "TAGS_A_STEP",
+    "Subscription",
+    "is_tag_type",
+    "tag_filter",
+    "tag_filter_steps",
+]
 
 ALL_TAGS = "*"
 TAG = "TAG"
 MAX_EXPRESSION = 32_768
 """Maximum characters of a list of tags; SQL92 expressions have a limit of their own."""
+TAGS_A_STEP = 500
+"""Tags that are hashed in one step, which takes half a millisecond."""
+RECENT_CHARACTERS = 8 * MAX_EXPRESSION
+"""Maximum characters of the lists of tags whose filters are kept although nothing uses them now."""
 
 _NOTHING = PullFilter(frozenset())
 
@@ -36,16 +52,21 @@ class Subscription(NamedTuple):
     @classmethod
     def of(cls, data: SubscriptionData) -> "Subscription":
         """Return the subscription of a heartbeat; a malformed list of tags matches nothing."""
-        if data.class_filter_mode or not is_tag_type(data.expression_type):
+        return run_all(cls.steps(data))
+
+    @classmethod
+    def steps(cls, data: SubscriptionData) -> Generator[None, None, "Subscription"]:
+        """Return the subscription of a heartbeat as `of` does, in steps: a list may have thousands of tags."""
+        text = data.sub_string
+        if data.class_filter_mode or not is_tag_type(data.expression_type) or not text or text == ALL_TAGS:
             return cls(data, EVERYTHING)
         try:
-            wanted = tag_filter(data.sub_string)
+            # As Apache's broker, filter by the hash codes that the client computed; if it sends none, by its text.
+            if data.code_set and _tags(text):
+                return cls(data, PullFilter(frozenset(data.code_set)))
+            return cls(data, (yield from tag_filter_steps(text)))
         except ValueError:
-            wanted = _NOTHING
-        # As Apache's broker, filter by the hash codes that the client computed; if it sends none, by its text.
-        if wanted.codes is not None and data.code_set:
-            wanted = PullFilter(frozenset(data.code_set))
-        return cls(data, wanted)
+            return cls(data, _NOTHING)
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -61,14 +82,54 @@ def tag_filter(sub_string: str | None) -> PullFilter:
     """
     if not sub_string or sub_string == ALL_TAGS:
         return EVERYTHING
+    known = _RECENT.get(sub_string)
+    return known if known is not None else run_all(tag_filter_steps(sub_string))
+
+
+def tag_filter_steps(sub_string: str) -> Generator[None, None, PullFilter]:
+    """Return the filter of a list of tags as `tag_filter` does; yield after each `TAGS_A_STEP` tags.
+
+    While the filter is kept, `tag_filter` returns an equal one at once.
+    """
+    codes = _in_use.get(sub_string)
+    if codes is None:
+        tags, found = _tags(sub_string), set[int]()
+        for start in range(0, len(tags), TAGS_A_STEP):
+            if start:
+                yield
+            found.update(map(java_hash, tags[start : start + TAGS_A_STEP]))
+        codes = _in_use[sub_string] = frozenset(found)
+    return _RECENT.keep(sub_string, PullFilter(codes))
+
+
+def _tags(sub_string: str) -> list[str]:
     if len(sub_string) > MAX_EXPRESSION:
         raise ValueError(f"a list of tags has at most {MAX_EXPRESSION} characters, not {len(sub_string)}")
-    return _filter_of_tags(sub_string)
-
-
-@lru_cache(maxsize=256)
-def _filter_of_tags(sub_string: str) -> PullFilter:
     tags = [tag for tag in (part.strip() for part in sub_string.split("||")) if tag]
     if not tags:
         raise ValueError(f"no tag in {sub_string!r}")
-    return PullFilter(frozenset(map(java_hash, tags)))
+    return tags
+
+
+class _RecentFilters(dict[str, PullFilter]):
+    """The filters of the last lists of tags, for pulls that bring their lists along."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._characters = 0
+
+    def keep(self, sub_string: str, found: PullFilter) -> PullFilter:
+        """Add a filter, drop the oldest ones beyond `RECENT_CHARACTERS`, and return the filter."""
+        if sub_string not in self:
+            self[sub_string] = found
+            self._characters += len(sub_string)
+            while self._characters > RECENT_CHARACTERS:
+                oldest = next(iter(self))
+                del self[oldest]
+                self._characters -= len(oldest)
+        return found
+
+
+_RECENT = _RecentFilters()
+_in_use: WeakValueDictionary[str, frozenset[int]] = WeakValueDictionary()
+"""The codes of all filters, so that equal lists share them: each code takes some eighty bytes."""

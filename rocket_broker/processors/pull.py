@@ -12,11 +12,18 @@ message and waits until the offset is copied, unless `offsetCheckInSlave` is tru
 """
 
 import logging
+from contextlib import suppress
 
 from rocket_broker.filter.consumer_filter_table import RetryFilter
 from rocket_broker.filter.pull_filter import PullFilter
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
-from rocket_broker.filter.subscription import Subscription, is_tag_type, tag_filter
+from rocket_broker.filter.subscription import (
+    TAGS_A_STEP,
+    Subscription,
+    is_tag_type,
+    tag_filter,
+    tag_filter_steps,
+)
 from rocket_broker.limits.refusal import SEE_FAQ, Refusal
 from rocket_broker.perm import READ
 from rocket_broker.processors.broker_context import BrokerContext
@@ -39,6 +46,9 @@ __all__ = ["PullProcessor"]
 logger = logging.getLogger(__name__)
 
 BROADCASTING = "BROADCASTING"
+_LONG_LIST = 3 * TAGS_A_STEP
+"""Characters from which on a list of tags is hashed in steps: a shorter one, with two bars between its tags, has no
+more tags than one step."""
 SMALL_PULL = 32
 SMALL_PULL_BYTES = 256 * 1024
 """Apache's limits of one answer: a request for more than 32 messages gets up to the limits of the settings."""
@@ -90,7 +100,20 @@ class PullProcessor:
         header = command.header(PullMessageRequestHeader)
         if header.expression_type == SQL92 and self._must_compile(header):
             return self._compile_and_pull(connection, command, header)
+        if len(header.subscription or "") > _LONG_LIST and header.sys_flag & PULL_SUBSCRIPTION:
+            return self._hash_and_pull(connection, command, header)
         return self._pull(connection, command, header)
+
+    def _hash_and_pull(
+        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+    ) -> Steps:
+        wanted = None
+        if is_tag_type(header.expression_type):
+            with suppress(ValueError):  # `_pull` refuses the list with its reason
+                wanted = yield from tag_filter_steps(header.subscription or "")
+        answer = self._pull(connection, command, header)
+        del wanted  # `_pull` gets an equal filter at once while this one is kept
+        return answer
 
     def _must_compile(self, header: PullMessageRequestHeader) -> bool:
         brings_filter = header.sys_flag & PULL_SUBSCRIPTION and self._settings.enable_property_filter

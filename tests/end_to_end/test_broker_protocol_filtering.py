@@ -36,6 +36,23 @@ def test_sql_pull_returns_matching_messages() -> None:
     with_broker(scene)
 
 
+def test_pull_by_thousands_of_tags_returns_matching_messages() -> None:
+    """A list that is too long, or has no tag, is refused."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for tag in ("a", "4e20", "b", "x"):
+            await client.send(body=tag.encode(), properties={"TAGS": tag})
+        tags = "||".join(f"{number:x}" for number in range(20_000, 24_000))
+        pulled = await client.pull(subscription=f"b||{tags}")
+        assert (pulled.bodies, pulled.header.next_begin_offset) == ([b"4e20", b"b"], 4)
+        for wrong in ("|" * 2_000, tags * 2):
+            assert (await client.pull(subscription=wrong)).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        await client.heartbeat(consumers={"g": {"orders": f"x||{tags}"}})
+        assert (await client.pull(sys_flag=KNOWN, sub_version=1)).bodies == [b"4e20", b"x"]
+
+    with_broker(scene)
+
+
 def test_held_pull_is_woken_only_by_a_match() -> None:
     """At its timeout the offset has advanced over other messages."""
 
