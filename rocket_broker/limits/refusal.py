@@ -9,9 +9,11 @@ from rocket_remoting.wire.command import RemotingCommand
 from rocket_remoting.wire.topics import validate_group, validate_topic
 
 __all__ = [
+    "MAX_CONFIGS",
     "MAX_CONFIG_SIZE",
     "SEE_FAQ",
     "Refusal",
+    "check_config_count",
     "check_config_size",
     "check_group_name",
     "check_topic_name",
@@ -19,6 +21,10 @@ __all__ = [
 
 MAX_CONFIG_SIZE = 4096
 """Maximum bytes of a topic's or group's configuration in a table; enough for the longest names."""
+
+MAX_CONFIGS = 2_000
+"""Maximum number of topics or groups of one request. All of them are added in one step of the loop, of two microseconds
+each. As Apache's tools encode them, no more fit into a request."""
 
 SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -57,6 +63,19 @@ def check_group_name(group: str) -> None:
         Refusal: The name is illegal.
     """
     _check(validate_group, group)
+
+
+def check_config_count(kind: str, count: int) -> None:
+    """Check that one request does not create too many topics or groups.
+
+    Raises:
+        Refusal: There are more than `MAX_CONFIGS`.
+    """
+    if count > MAX_CONFIGS:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the request has {count} {kind}s; the limit is {MAX_CONFIGS}: send the others in further requests",
+        )
 
 
 def check_config_size(name: str, config: Body) -> None:

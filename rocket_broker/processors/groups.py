@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from rocket_broker.clients.client_channel import ClientChannel
-from rocket_broker.limits.refusal import Refusal, check_config_size, check_group_name
+from rocket_broker.limits.refusal import Refusal, check_config_count, check_config_size, check_group_name
 from rocket_broker.loop.loop_time import loop_time
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.long_answer import long_answer
@@ -62,6 +62,7 @@ class GroupsProcessor:
     def update_all(self, connection: Connection, command: RemotingCommand) -> Steps:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): create or replace several groups, all or none of them."""
         configs = read_body(command, SubscriptionGroupList).group_config_list
+        check_config_count("group", len(configs))
         for config in configs:
             self._check(config)
             yield

@@ -6,7 +6,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from rocket_broker.limits.refusal import Refusal, check_config_size, check_topic_name
+from rocket_broker.limits.refusal import Refusal, check_config_count, check_config_size, check_topic_name
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.requests.late_answers import LateAnswers
@@ -93,6 +93,7 @@ class TopicsProcessor:
     def update_all(self, connection: Connection, command: RemotingCommand) -> None:
         """UPDATE_AND_CREATE_TOPIC_LIST (18): create or replace several topics, all or none of them."""
         changes = read_body(command, CreateTopicListRequestBody).topic_config_list
+        check_config_count("topic", len(changes))
         self._late.begin(connection, command, self._update_all(command, changes, connection.counted_as))
 
     async def _update_all(

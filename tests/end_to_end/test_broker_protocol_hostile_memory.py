@@ -214,6 +214,25 @@ def test_configuration_of_a_topic_or_group_is_limited_in_size() -> None:
     with_broker(scene)
 
 
+def test_topics_and_groups_of_a_request_are_limited_in_number() -> None:
+    """They are all created in one step of the loop, or none of them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        topics = b",".join(b'{"topicName":"t%d"}' % number for number in range(2_001))
+        groups = b",".join(b'{"groupName":"g%d"}' % number for number in range(2_001))
+        for code, body in (
+            (Code.UPDATE_AND_CREATE_TOPIC_LIST, b'{"topicConfigList":[%b]}' % topics),
+            (Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, b'{"groupConfigList":[%b]}' % groups),
+        ):
+            answer = await client.ask(code, None, body)
+            assert answer.code == ResponseCode.INVALID_PARAMETER
+            assert "s; the limit is 2000: send the others in further requests" in (answer.remark or "")
+        assert "t0" not in embedded.broker.topics
+        assert "g0" not in embedded.broker.groups
+
+    with_broker(scene)
+
+
 def test_automatically_created_groups_are_limited() -> None:
     """Those beyond do not exist for pulls, offsets and tools."""
 
