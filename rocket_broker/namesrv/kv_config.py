@@ -13,13 +13,16 @@ from rocket_broker.limits.refusal import Refusal
 from rocket_remoting.wire.bodies import Body, decode_body, encode_body
 from rocket_remoting.wire.codes import ResponseCode
 
-__all__ = ["MAX_CHARACTERS", "ORDER_TOPIC_CONFIG", "KVConfig"]
+__all__ = ["MAX_BYTES", "ORDER_TOPIC_CONFIG", "KVConfig"]
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
-MAX_CHARACTERS = 2 * 1024 * 1024
-"""Characters of all namespaces, keys and values: every change writes all of them, and the answer to each registration
-of a broker has those of one namespace. One address may store at most a quarter of them."""
+MAX_BYTES = 2 * 1024 * 1024
+"""Bytes of all namespaces, keys and values in the file: every change writes all of them in one step of the loop, in
+some four milliseconds, and the answer to each registration of a broker has those of one namespace. One address may
+store at most a quarter of them."""
+ENTRY_BYTES = 16
+"""Bytes that a key or a namespace counts in addition, because many short ones take longer to write than a long one."""
 
 
 class _Stored(Body):
@@ -34,8 +37,8 @@ class KVConfig:
     def __init__(self, path: Path) -> None:
         self._file = TableFile(path)
         self._table: dict[str, dict[str, str]] = {}
-        self._characters = 0
-        self._quota = OwnerQuota("characters of the key-value configuration", lambda: MAX_CHARACTERS)
+        self._bytes = 0
+        self._quota = OwnerQuota("bytes of the key-value configuration", lambda: MAX_BYTES)
         self._owners: dict[tuple[str, str], str] = {}
 
     def load(self) -> None:
@@ -47,8 +50,8 @@ class KVConfig:
         stored = self._file.load(lambda data: decode_body(data, _Stored))
         if stored is not None:
             self._table = stored.config_table
-            self._characters = sum(
-                len(namespace) + sum(len(key) + len(value) for key, value in values.items())
+            self._bytes = sum(
+                _size(namespace) + sum(_size_of_entry(key, value) for key, value in values.items())
                 for namespace, values in self._table.items()
             )
 
@@ -62,27 +65,27 @@ class KVConfig:
             owner: The address to whose quota key and value count.
 
         Raises:
-            Refusal: There would be more than `MAX_CHARACTERS`, or the owner would have more than its quota.
+            Refusal: There would be more than `MAX_BYTES`, or the owner would have more than its quota.
         """
         values = self._table.get(namespace)
         known = values.get(key) if values is not None else None
-        of_namespace = len(namespace) if values is None else 0
-        before = len(key) + len(known) if known is not None else 0
-        after = len(key) + len(value)
+        of_namespace = _size(namespace) if values is None else 0
+        before = _size_of_entry(key, known) if known is not None else 0
+        after = _size_of_entry(key, value)
         if (
             # A change that makes the table smaller is always admitted, also when it is full.
-            of_namespace + after > before and self._characters + of_namespace + after - before > MAX_CHARACTERS
+            of_namespace + after > before and self._bytes + of_namespace + after - before > MAX_BYTES
         ):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"the key-value configuration has {self._characters} characters; the limit is {MAX_CHARACTERS}",
+                f"the key-value configuration has {self._bytes} bytes; the limit is {MAX_BYTES}",
             )
         former = self._owners.get((namespace, key), "")
         self._quota.check(of_namespace + after - (before if former == owner else 0), owner)
         self._quota.count(-before, former)
         self._quota.count(of_namespace + after, owner)  # a namespace remains when its last value is deleted
         self._owners[namespace, key] = owner
-        self._characters += of_namespace + after - before
+        self._bytes += of_namespace + after - before
         self._table.setdefault(namespace, {})[key] = value
         self._save()
 
@@ -94,8 +97,9 @@ class KVConfig:
         """Delete a value, if there is one."""
         value = self._table.get(namespace, {}).pop(key, None)
         if value is not None:
-            self._quota.count(-len(key) - len(value), self._owners.pop((namespace, key), ""))
-            self._characters -= len(key) + len(value)
+            size = _size_of_entry(key, value)
+            self._quota.count(-size, self._owners.pop((namespace, key), ""))
+            self._bytes -= size
             self._save()
 
     def namespace(self, namespace: str) -> dict[str, str] | None:
@@ -105,3 +109,16 @@ class KVConfig:
     def _save(self) -> None:
         stored = _Stored(config_table=self._table)
         self._file.write(encode_body(stored))
+
+
+def _size_of_entry(key: str, value: str) -> int:
+    return _size(key) + _encoded(value)
+
+
+def _size(name: str) -> int:
+    return ENTRY_BYTES + _encoded(name)
+
+
+def _encoded(text: str) -> int:
+    """Return the bytes of a text in the file, without its quotes."""
+    return len(msgspec.json.encode(text)) - 2

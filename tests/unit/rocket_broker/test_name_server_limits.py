@@ -67,8 +67,8 @@ def test_number_of_routes_is_limited(with_name_server: Run, monkeypatch: pytest.
 
 
 def test_key_value_configuration_size_is_limited(with_name_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in characters; a shorter value is always accepted, and deletions free space."""
-    monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 30)
+    """Counted in bytes of the file; a shorter value is always accepted, and deletions free space."""
+    monkeypatch.setattr(kv_config, "MAX_BYTES", 72)
 
     async def scene(server: NameServer, peer: Peer) -> None:
         async def put(key: str, value: str) -> int:
@@ -82,6 +82,8 @@ def test_key_value_configuration_size_is_limited(with_name_server: Run, monkeypa
         gone = DeleteKVConfigRequestHeader(namespace="ns", key="a")
         await peer.ask(Code.DELETE_KV_CONFIG, gone)
         assert await put("c", "x" * 10) == ResponseCode.SUCCESS
+        for text in ("x" * 11, "\u20ac" * 4, "\0\0"):
+            assert await put("c", text) == ResponseCode.SYSTEM_ERROR
 
     with_name_server(scene)
 
@@ -150,7 +152,8 @@ def test_key_value_configuration_size_per_address_is_limited(
     with_name_server: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A value that another address replaces or deletes no longer counts; a namespace does."""
-    monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 80)
+    monkeypatch.setattr(kv_config, "MAX_BYTES", 80)
+    monkeypatch.setattr(kv_config, "ENTRY_BYTES", 0)
 
     async def scene(server: NameServer, peer: Peer) -> None:
         async def put(who: Peer, key: str, value: str, namespace: str = "ns") -> int:
