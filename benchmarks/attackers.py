@@ -7,6 +7,7 @@ Each attack is an asynchronous generator: it prepares, yields, and attacks. All 
 import asyncio
 import contextlib
 import json
+import random
 import resource
 import struct
 import time
@@ -36,11 +37,18 @@ from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
+    ConsumerSendMsgBackRequestHeader,
+    DeleteTopicRequestHeader,
+    GetConsumerListByGroupRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
     QueryMessageRequestHeader,
     RegisterBrokerRequestHeader,
+    UnregisterClientRequestHeader,
     UpdateConsumerOffsetRequestHeader,
+    ViewMessageRequestHeader,
 )
 from rocket_remoting.wire.message import Message, MessageQueue
 from tests.end_to_end.raw_client import HELD, RawClient, pull_header, send_header
@@ -285,11 +293,210 @@ async def wide_heartbeats(attacker: Attacker) -> AsyncIterator[None]:
     await asyncio.gather(*map(beat, clients, bodies))
 
 
+async def topic_lists(attacker: Attacker) -> AsyncIterator[None]:
+    """UPDATE_AND_CREATE_TOPIC_LIST of 2,000 topics, again and again from two addresses"""
+    clients = [await attacker.connect() for _ in range(2)]
+    bodies = [
+        b'{"topicConfigList":[%b]}'
+        % b",".join(b'{"topicName":"list%d-%d","writeQueueNums":1}' % (side, number) for number in range(2_000))
+        for side in range(2)
+    ]
+    yield
+
+    async def flood(client: RawClient, body: bytes) -> None:
+        while attacker.has_time_left:
+            await ask(client, Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+
+    await asyncio.gather(*map(flood, clients, bodies))
+
+
+async def group_lists(attacker: Attacker) -> AsyncIterator[None]:
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST of 2,000 groups, again and again from two addresses"""
+    clients = [await attacker.connect() for _ in range(2)]
+    bodies = [
+        b'{"groupConfigList":[%b]}'
+        % b",".join(b'{"groupName":"list%d-%d"}' % (side, number) for number in range(2_000))
+        for side in range(2)
+    ]
+    yield
+
+    async def flood(client: RawClient, body: bytes) -> None:
+        while attacker.has_time_left:
+            await ask(client, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
+
+    await asyncio.gather(*map(flood, clients, bodies))
+
+
+async def tag_lists(attacker: Attacker) -> AsyncIterator[None]:
+    """pulls by ever other lists of 8,000 tags, 16 at once"""
+    clients = [await attacker.connect() for _ in range(16)]
+    await clients[0].create_topic("tags")
+    numbers = iter(range(10**9))
+    tags = "||".join(f"{number:x}" for number in range(5_000))[:32_700]
+    yield
+
+    async def flood(client: RawClient) -> None:
+        while attacker.has_time_left:
+            await ask(client, Code.PULL_MESSAGE, pull_header("tags", 0, subscription=f"{next(numbers)}||{tags}"))
+
+    await asyncio.gather(*map(flood, clients))
+
+
+async def copies(attacker: Attacker) -> AsyncIterator[None]:
+    """CONSUMER_SEND_MSG_BACK of one message of 4 MB, 32 at once"""
+    clients = [await attacker.connect() for _ in range(4)]
+    await ask(clients[0], Code.SEND_MESSAGE_V2, send_header("copies"), bytes(4_000_000))
+    (first,) = await clients[0].messages("copies")
+    await clients[0].heartbeat("attacker", consumers={"g": {"copies": "*"}})
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=first.commit_log_offset, group="g", delay_level=3, origin_topic="copies", origin_msg_id=first.msg_id
+    )
+    yield
+    until = min(attacker.until, time.monotonic() + 5)
+
+    async def flood(client: RawClient) -> None:
+        while time.monotonic() < until:
+            await ask(client, Code.CONSUMER_SEND_MSG_BACK, header)
+
+    await asyncio.gather(*(flood(client) for client in clients for _ in range(8)))
+
+
+async def topic_deletions(attacker: Attacker) -> AsyncIterator[None]:
+    """topics that are created, sent to and deleted, 16 at once"""
+    clients = [await attacker.connect() for _ in range(16)]
+    yield
+
+    async def flood(client: RawClient, topic: str) -> None:
+        while attacker.has_time_left:
+            await ask(client, Code.SEND_MESSAGE_V2, send_header(topic), b"x")
+            await ask(client, Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+
+    await asyncio.gather(*(flood(client, f"short-{number}") for number, client in enumerate(clients)))
+
+
+async def group_changes(attacker: Attacker) -> AsyncIterator[None]:
+    """a group of 1,000 members whose lists are asked for, while 64 of them leave and join again"""
+    clients = [await attacker.connect() for _ in range(1_000)]
+    for number, client in enumerate(clients):
+        await client.heartbeat(f"10.0.0.1@member-{number}", consumers={"large": {"orders": "*"}})
+    yield
+
+    async def flood(number: int, client: RawClient) -> None:
+        while attacker.has_time_left:
+            await ask(
+                client,
+                Code.UNREGISTER_CLIENT,
+                UnregisterClientRequestHeader(client_id=f"10.0.0.1@member-{number}", consumer_group="large"),
+            )
+            await client.heartbeat(f"10.0.0.1@member-{number}", consumers={"large": {"orders": "*"}})
+            await ask(
+                client, Code.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(consumer_group="large")
+            )
+
+    await asyncio.gather(*(flood(number, client) for number, client in enumerate(clients[:64])))
+
+
+async def message_ids(attacker: Attacker) -> AsyncIterator[None]:
+    """VIEW_MESSAGE_BY_ID at offsets within messages of 4 MB, and behind them"""
+    clients = [await attacker.connect() for _ in range(8)]
+    for _ in range(8):
+        await ask(clients[0], Code.SEND_MESSAGE_V2, send_header("views"), bytes(4_000_000))
+    (first, *_) = await clients[0].messages("views")
+    yield
+
+    async def flood(client: RawClient, seed: int) -> None:
+        chosen = random.Random(seed)
+        while attacker.has_time_left:
+            offset = chosen.choice((first.commit_log_offset, chosen.randrange(1 << 26), chosen.randrange(1 << 62)))
+            await ask(client, Code.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))
+
+    await asyncio.gather(*(flood(client, number) for number, client in enumerate(clients)))
+
+
+async def large_pulls(attacker: Attacker) -> AsyncIterator[None]:
+    """2,000 connections that pull 4 MB each and read nothing"""
+    client = await attacker.connect()
+    for _ in range(8):
+        await ask(client, Code.SEND_MESSAGE_V2, send_header("large"), bytes(4_000_000))
+    await client.create_topic("large")
+    command = RemotingCommand.request(Code.PULL_MESSAGE, pull_header("large", 0))
+    request = b"".join(command.encode())
+    yield
+    await _occupy(attacker, 2_000, request * 8)
+
+
+async def slave_port(attacker: Attacker) -> AsyncIterator[None]:
+    """connections at the slaves' port that ask for the log from its beginning, and reports in a flood"""
+    client = await attacker.connect()
+    for _ in range(32):
+        await ask(client, Code.SEND_MESSAGE_V2, send_header("log"), bytes(4_000_000))
+    info = await ask(client, Code.GET_BROKER_CONFIG)
+    assert info is not None
+    settings = dict(line.partition("=")[::2] for line in bytes(info.body).decode().splitlines())
+    host, port = attacker.broker.rpartition(":")[0], int(settings["haListenPort"])
+    yield
+
+    async def follow(own: str) -> None:
+        while attacker.has_time_left:
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, port, local_addr=(own, 0))
+                writer.write(struct.pack(">q", 0))
+                for _ in range(64):
+                    await reader.read(1 << 20)
+                    writer.write(struct.pack(">q", 0) * 8192)
+                writer.close()
+
+    await asyncio.gather(*(follow(HOSTS[number % 2]) for number in range(32)))
+
+
+async def name_server_values(attacker: Attacker) -> AsyncIterator[None]:
+    """PUT_KV_CONFIG at the name server with 256 Ki characters there, and requests for lists of brokers"""
+    clients = [await attacker.connect(attacker.name_server) for _ in range(8)]
+    for number in range(12):
+        header = PutKVConfigRequestHeader(namespace="n", key=f"k{number}", value="\u20ac" * 40_000)
+        await ask(clients[number % 2], Code.PUT_KV_CONFIG, header)
+    yield
+
+    async def flood(number: int, client: RawClient) -> None:
+        while attacker.has_time_left:
+            header = PutKVConfigRequestHeader(namespace="n", key=f"key{number}", value=str(time.time()))
+            await ask(client, Code.PUT_KV_CONFIG, header)
+            await ask(client, Code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="n"))
+
+    await asyncio.gather(*(flood(number, client) for number, client in enumerate(clients)))
+
+
+async def tables(attacker: Attacker) -> AsyncIterator[None]:
+    """whole tables of 10,000 topics and groups, asked for by 32 clients in a loop"""
+    clients = [await attacker.connect() for _ in range(32)]
+    for part in range(5):
+        topics = b",".join(b'{"topicName":"t%d-%d"}' % (part, number) for number in range(2_000))
+        await ask(clients[part], Code.UPDATE_AND_CREATE_TOPIC_LIST, None, b'{"topicConfigList":[%b]}' % topics)
+        groups = b",".join(b'{"groupName":"g%d-%d"}' % (part, number) for number in range(2_000))
+        await ask(
+            clients[part], Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, b'{"groupConfigList":[%b]}' % groups
+        )
+    codes = (
+        Code.GET_ALL_TOPIC_CONFIG, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_BROKER_RUNTIME_INFO,
+        Code.GET_BROKER_CONFIG, Code.CLEAN_UNUSED_TOPIC, Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.GET_ALL_CONSUMER_OFFSET,
+        Code.GET_ALL_DELAY_OFFSET, Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER,
+    )  # fmt: skip
+    yield
+
+    async def flood(number: int, client: RawClient) -> None:
+        while attacker.has_time_left:
+            await ask(client, codes[number % len(codes)])
+
+    await asyncio.gather(*(flood(number, client) for number, client in enumerate(clients)))
+
+
 ATTACKS: Mapping[str, Attack] = {
     attack.__name__: attack
     for attack in (
         consume_statistics, header_fields, tiny_batch, many_keys, colliding_keys, locks, forged_offsets, topic_flood,
-        registrations, announced_frames, half_open, pipelined_requests, woken_pulls, wide_heartbeats,
+        registrations, announced_frames, half_open, pipelined_requests, woken_pulls, wide_heartbeats, topic_lists,
+        group_lists, tag_lists, copies, topic_deletions, group_changes, message_ids, large_pulls, slave_port,
+        name_server_values, tables,
     )
 }  # fmt: skip
 
