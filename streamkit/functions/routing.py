@@ -16,7 +16,7 @@ Results of the function go to `functionRouter-out-0`, which is bound at the firs
 """
 
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, cast
 
@@ -29,7 +29,9 @@ from streamkit.functions.pipeline import Stage
 from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring, ResultTarget
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.message import Message
+from streamkit.settlement import raise_returned
 
 __all__ = [
     "DEFINITION",
@@ -168,8 +170,8 @@ class FunctionRouter:
     async def _route(self, message: Message[object]) -> str | None:
         """Return the name of the function for a message, or None."""
         if self._callback is not None:
-            answer = self._callback(cast("Message[bytes]", message))
-            chosen = await answer if isinstance(answer, Awaitable) else answer
+            chosen = await awaited(self._callback(cast("Message[bytes]", message)))
+            raise_returned(chosen)
             if chosen:
                 return chosen
         named = message.headers.get(DEFINITION)

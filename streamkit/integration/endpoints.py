@@ -6,9 +6,11 @@ from uuid import uuid4
 
 from streamkit.errors import MessageDeliveryError
 from streamkit.expression import compile_expression
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.headers import CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_channel import MessageChannel
+from streamkit.settlement import raise_returned
 
 __all__ = ["Bridge", "MessageFilter", "Router", "Splitter", "Transformer"]
 
@@ -50,7 +52,7 @@ class MessageFilter:
 
     async def handle_message(self, message: Message[object]) -> None:
         """Send ``message`` to the output, or to the discards."""
-        output = self._output if await _result(self._accepts(message)) else self._discards
+        output = self._output if await _decided(self._accepts(message)) else self._discards
         if output is not None:
             await output.asend(message)
 
@@ -85,7 +87,7 @@ class Router:
         Raises:
             MessageDeliveryError: There is no such channel, and no default.
         """
-        way = await _result(self._route(message))
+        way = await _decided(self._route(message))
         channel = self._default if way is None else self._channels.get(way, self._default)
         if channel is None:
             known = ", ".join(sorted(self._channels))
@@ -102,7 +104,7 @@ class Transformer:
 
     async def handle_message(self, message: Message[object]) -> None:
         """Send the transformed ``message``, with its headers."""
-        made = await _result(self._transform(message))
+        made = await _decided(self._transform(message))
         if made is not None:
             await self._output.asend(made if isinstance(made, Message) else message.with_payload(made))
 
@@ -119,7 +121,7 @@ class Splitter:
 
     async def handle_message(self, message: Message[object]) -> None:
         """Send the parts of ``message``, with its headers."""
-        parts = list(await _result(self._split(message)))
+        parts = list(await awaited(self._split(message)))
         whole = str(uuid4())
         for number, part in enumerate(parts, start=1):
             one = part if isinstance(part, Message) else message.with_payload(part)
@@ -127,8 +129,14 @@ class Splitter:
             await self._output.asend(one.with_headers(place))
 
 
-async def _result(value: T | Awaitable[T]) -> T:
-    if isinstance(value, Awaitable):
-        awaited: T = await cast("Awaitable[T]", value)
-        return awaited
-    return value
+async def _decided(result: T | Awaitable[T]) -> T:
+    """Return what a function decided, once it is not awaitable.
+
+    Raises:
+        Requeue: The function returned it.
+        Reject: The function returned it.
+        TypeError: The function returned a generator, which would count as true.
+    """
+    decided = await awaited(result)
+    raise_returned(decided)
+    return decided

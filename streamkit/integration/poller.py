@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from inspect import isawaitable
 from types import TracebackType
 from typing import Self
 
 from streamkit.messaging.cancellation import must_be_raised_again
+from streamkit.messaging.handler import awaited
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_channel import MessageChannel
 
@@ -73,8 +73,7 @@ class Poller:
 
     async def _poll(self) -> None:
         for _ in range(self._at_most):
-            given = self._source()
-            value = await given if isawaitable(given) else given
+            value = await awaited(self._source())
             if value is None:
                 return
             await self._output.asend(value if isinstance(value, Message) else Message(value))

@@ -3,10 +3,12 @@
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from streamkit.errors import BlockingSendError
 from streamkit.messaging.message import Message
+
+T = TypeVar("T")
 
 HandlerResult: TypeAlias = Awaitable[object] | object
 HandlerFunction: TypeAlias = Callable[[Message[object]], HandlerResult]
@@ -64,7 +66,7 @@ def is_async(call: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
-async def awaited(result: object) -> object:
+async def awaited(result: T | Awaitable[T]) -> T:
     """Return a function's result, once it is not awaitable: await it, and what it returns, as often as needed.
 
     An awaitable that nobody awaits is work that is lost: the function may be a `def` decorator around an `async def`,

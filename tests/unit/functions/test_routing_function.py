@@ -123,6 +123,24 @@ def test_callback_is_asked_first(make_app: MakeApplication, with_functions: Regi
     assert seen == ["mine"]
 
 
+def test_result_of_the_callback_is_awaited_until_it_is_not_awaitable(
+    make_app: MakeApplication, with_functions: Register, seen: list[str]
+) -> None:
+    """A coroutine that nobody awaits is the name of no function."""
+    app = with_functions(make_app(**ROUTED))
+
+    async def choose() -> str:
+        return "note"
+
+    @app.message_routing_callback
+    async def lacks_await(message: Message[bytes]) -> object:
+        return choose()
+
+    with app.test() as test:
+        test.input("functionRouter-in-0").send("x")
+    assert seen == ["x"]
+
+
 @pytest.mark.parametrize(
     ("headers", "reason"),
     [

@@ -90,6 +90,41 @@ def test_filter_forwards_matching_messages(out: Kept, other: Kept, accepts: Call
     assert out.payloads == [50]
 
 
+def lacks_await(function: Callable[[Message[object]], object]) -> Callable[[Message[object]], object]:
+    """Return an `async def` whose coroutine returns that of an `async def`, as stacked decorators do."""
+
+    async def inner(message: Message[object]) -> object:
+        return function(message)
+
+    async def outer(message: Message[object]) -> object:
+        return inner(message)
+
+    return outer
+
+
+def test_decisions_are_awaited_until_they_are_not_awaitable(out: Kept) -> None:
+    """A coroutine that nobody awaits counts as true, is no name of a route, and cannot be sent."""
+    send(MessageFilter(lacks_await(lambda m: m.payload == 1), out), Message(1), Message(2))  # type: ignore[arg-type]
+    send(Router(lacks_await(lambda m: m.payload), {"shop": out}), Message("shop"))  # type: ignore[arg-type]
+    send(Transformer(lacks_await(lambda m: -1), out), Message(4))
+    send(Splitter(lacks_await(lambda m: [5, 6]), out), Message(7))  # type: ignore[arg-type]
+    assert out.payloads == [1, "shop", -1, 5, 6]
+
+
+def has_yield(message: Message[object]) -> Iterator[object]:
+    """Decide nothing, because nothing iterates the generator."""
+    yield message.payload
+
+
+def test_generator_is_no_decision(out: Kept) -> None:
+    """It would count as true; only a splitter iterates one."""
+    for endpoint in (MessageFilter(has_yield, out), Router(has_yield, {}, default=out), Transformer(has_yield, out)):  # type: ignore[arg-type]
+        with pytest.raises(MessageHandlingError, match="has_yield has a yield"):
+            send(endpoint, Message(1))
+    send(Splitter(has_yield, out), Message(1))
+    assert out.payloads == [1]
+
+
 def test_filter_expression_is_checked_at_creation(out: Kept) -> None:
     """Not at the first message."""
     with pytest.raises(ExpressionError):
