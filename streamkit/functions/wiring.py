@@ -278,7 +278,7 @@ class FunctionWiring:
     async def _call(self, definition: Definition, one: RegisteredFunction, arguments: Mapping[str, object]) -> object:
         if is_async(one.function):
             return await awaited(one.function(**arguments))
-        return await awaited(await call_on_thread(self._pool(definition), one.function, **arguments))
+        return await call_on_thread(self._pool(definition), one.function, **arguments)
 
     def _pool(self, definition: Definition) -> Executor:
         return self._threads.get(f"{definition} supplier", 1)

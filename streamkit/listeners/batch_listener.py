@@ -10,9 +10,9 @@ Annotations of the parameters::
 A listener returns None, a list with one settlement for each message it was given, or, with an output, data to send.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard, cast, get_args, get_origin
+from typing import Any, Final, TypeGuard, get_args, get_origin
 
 from streamkit.binder.batch import Batch
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
@@ -122,10 +122,9 @@ class BatchListenerHandler(ListenerHandler):
         headers = message.headers.annotated(BATCH_HEADERS, handed)
         positional, keywords = self._plan.arguments(Message(items, headers))
         if self._is_async:
-            result = await cast("Awaitable[object]", self.function(*positional, **keywords))
+            result = await awaited(self.function(*positional, **keywords))
         else:
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
-        result = await awaited(result)
         if _are_settlements(result):
             batch.settle(result)
         elif result == [] and not self._outputs:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
 from functools import partial
+from inspect import isawaitable
 from typing import Final, Protocol
 
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT
@@ -149,11 +150,10 @@ class ListenerHandler:
             waiting: Awaitable[object]
             waiting = function(*positional, **keywords) if keywords else function(*positional)  # type: ignore[assignment]
             result = await waiting
+            if result is not None:
+                result = await awaited(result)
         else:
             result = await call_on_thread(self._pool(), function, *positional, **keywords)
-        if result is None:
-            return
-        result = await awaited(result)
         if result is not None and (sending := self._answer(result, message.headers)) is not None:
             await sending
 
@@ -207,7 +207,7 @@ class ErrorListenerOnThread:
 
     async def handle_message(self, message: Message[object]) -> object:
         """Call the listener with ``message`` and return its result."""
-        return await awaited(await call_on_thread(self._pool(), self.function, message))
+        return await call_on_thread(self._pool(), self.function, message)
 
     def __repr__(self) -> str:
         return f"<ErrorListenerOnThread {describe(self.function)}>"
@@ -248,9 +248,17 @@ def _has_destination(message: Message[object]) -> bool:
     return isinstance(message.headers.get(SEND_TO_DESTINATION), str)
 
 
-def call_on_thread(
+async def call_on_thread(
     pool: Executor, function: Callable[..., object], *positional: object, **keywords: object
-) -> Awaitable[object]:
-    """Call ``function`` on a thread, in a copy of the caller's context."""
-    call = partial(copy_context().run, function, *positional, **keywords)
-    return asyncio.get_running_loop().run_in_executor(pool, call)
+) -> object:
+    """Call ``function`` on a thread, in a copy of the caller's context; return its result once it is not awaitable.
+
+    A `def` decorator may set context variables, and return the coroutine of the `async def` that it decorates. So what
+    the function returns is awaited in the same context, on the loop.
+    """
+    context = copy_context()
+    call = partial(context.run, function, *positional, **keywords)
+    result = await asyncio.get_running_loop().run_in_executor(pool, call)
+    if result is None or not isawaitable(result):
+        return result
+    return await asyncio.create_task(awaited(result), context=context)

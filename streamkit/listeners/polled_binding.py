@@ -1,7 +1,6 @@
 """Polled bindings: the part of a running application that a pollable source uses."""
 
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Callable
 
 from streamkit.binder.binding import InputBinding
 from streamkit.binder.polled import PolledReceiver
@@ -52,7 +51,7 @@ class PolledBinding:
             Reject: The handler returned this settlement.
         """
         if is_async(handler):
-            result = await cast("Awaitable[object]", handler(message))
+            result = await awaited(handler(message))
         else:
             result = await call_on_thread(self._threads.get(self._name, 1), handler, message)
-        raise_returned(await awaited(result))
+        raise_returned(result)

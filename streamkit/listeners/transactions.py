@@ -116,7 +116,7 @@ class _Call:
     async def __call__(self, *positional: object, **keywords: object) -> object:
         if self._is_async:
             return await awaited(self._function(*positional, **keywords))
-        return await awaited(await call_on_thread(self._pool(), self._function, *positional, **keywords))
+        return await call_on_thread(self._pool(), self._function, *positional, **keywords)
 
 
 class _Checker:

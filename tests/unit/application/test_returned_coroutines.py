@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from types import coroutine
 from typing import Any
@@ -179,6 +180,40 @@ def test_coroutine_of_a_polls_handler_is_awaited(
         harness.input("a").send("x")
         assert harness.run(source.poll(handle, str))
     assert seen == ["x"]
+
+
+customer: ContextVar[str] = ContextVar("customer", default="nobody")
+
+
+def for_customer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a `def` that sets a context variable for the function."""
+
+    @wraps(function)
+    def decorated(*arguments: Any, **keywords: Any) -> Any:
+        customer.set("Ann")
+        return function(*arguments, **keywords)
+
+    return decorated
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_coroutine_has_the_context_variables_that_its_decorator_has_set(
+    app: StreamApplication, *, is_batch: bool
+) -> None:
+    """The decorator runs on a thread, the coroutine on the loop, both in the context of the call."""
+    seen: list[str] = []
+
+    @app.stream_listener("a")
+    @for_customer
+    async def listener(payload: list[str] if is_batch else str) -> None:  # type: ignore[valid-type]
+        await asyncio.sleep(0)
+        seen.append(customer.get())
+
+    settings = {"spring.cloud.stream.bindings.a.consumer.batch-mode": str(is_batch)}
+    with app.test(properties=settings) as harness:
+        harness.input("a").send("x")
+    assert seen == ["Ann"]
+    assert customer.get() == "nobody"
 
 
 @pytest.mark.parametrize("is_async", [False, True])
