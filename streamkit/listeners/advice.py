@@ -10,10 +10,12 @@ A plugin makes an advice for each listener that it concerns (the hook `streamkit
 advice are called as before, without another step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
+from inspect import isawaitable
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 from streamkit.listeners.arguments import ProviderLookup
@@ -64,7 +66,8 @@ class ListenerCall:
     """One call of a listener: ``await call(message)`` calls it and sends its results.
 
     Attributes:
-        executor: Runs a `def` listener, in place of the binding's threads; None for these.
+        executor: Runs a `def` listener, in place of the binding's threads; None for these. An awaitable that the
+            listener returns is refused then, because it would run on the loop.
         thread: The future of a `def` listener on its thread; it may still run after this call was cancelled.
     """
 
@@ -178,6 +181,27 @@ class WatchedThreads(Executor):
     def submit(self, call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
         """Queue the call for a thread; return the future of its result."""
         current = _current.get()
-        future = (current.executor or self._threads).submit(call, *args, **kwargs)
+        if current.executor is None:
+            future = self._threads.submit(call, *args, **kwargs)
+        else:
+            future = current.executor.submit(_called_to_its_end, partial(call, *args, **kwargs))
         current.thread = future  # type: ignore[assignment]  # Future is invariant
         return future
+
+
+def _called_to_its_end(call: Callable[[], R]) -> R:
+    """Call a listener that has to run on this thread, and return its result.
+
+    Raises:
+        TypeError: The result is awaitable, so the listener has not run on this thread.
+    """
+    result = call()
+    if not isawaitable(result):
+        return result
+    if isinstance(result, Coroutine):
+        result.close()  # otherwise Python warns of a coroutine that was never awaited
+    name = getattr(result, "__qualname__", type(result).__qualname__)
+    raise TypeError(
+        f"the listener is a def that returned the awaitable {name}, which would run on the loop, outside of the "
+        "transaction that its thread has: write what the listener decorates as a def"
+    )

@@ -124,3 +124,24 @@ def test_revision_of_alembic_has_the_table_by_its_name() -> None:
     printed = CliRunner().invoke(inbox, ["schema", "--alembic", "--table", "handled"]).output
     assert "op.create_table('handled'" in printed
     assert "op.drop_table('handled')" in printed
+
+
+def test_async_def_behind_a_def_is_not_run() -> None:
+    """It would run on the loop, outside of the transaction: its effects would stay if the mark is rolled back."""
+    app = make_app()
+
+    async def book(order: dict[str, int]) -> None:
+        insert(order["id"])
+
+    @app.stream_listener("orders", idempotent_by="payload.id")
+    def decorated(order: dict[str, int]) -> object:
+        return book(order)
+
+    with app.test() as test:
+        test.input("orders").send({"id": 1})
+        test.advance(hours=5)
+        reason = str(test.dead_letters("orders").receive().headers["FAILURE_MESSAGE"])
+    assert "book, which would run on the loop" in reason
+    assert "write what the listener decorates as a def" in reason
+    assert rows("SELECT number FROM effects") == []
+    assert rows("SELECT mark FROM streamkit_inbox") == []
