@@ -25,7 +25,7 @@ A field may have these types::
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from inspect import get_annotations
 from types import MappingProxyType, NoneType, UnionType
 from typing import (
@@ -503,7 +503,7 @@ def _union_reader(annotation: Any, members: tuple[object, ...], is_prepared: boo
         group = _group_in(each)
         if group is not None:
             raise TypeError(f"{group.__name__}: a group of settings cannot be one of several types of a union")
-    return _reader_of_pydantic(annotation)
+    return _reader_of_pydantic(annotation, readers)
 
 
 def _group_in(annotation: object) -> type[SettingsModel] | None:
@@ -519,13 +519,35 @@ def _is_read_by_pydantic(class_: type) -> bool:
     return known or hasattr(class_, "__get_pydantic_core_schema__")
 
 
-def _reader_of_pydantic(annotation: object) -> Reader:
+def _reader_of_pydantic(annotation: object, members: Sequence[Reader] = ()) -> Reader:
+    """Return the function that reads values with pydantic.
+
+    Args:
+        annotation: The annotation.
+        members: The readers of the members of a union, which tell why a value is wrong; pydantic's words differ.
+    """
+
     def read(value: object) -> object:
         from streamkit.config.pydantic_models import read_by_pydantic
 
-        return read_by_pydantic(annotation, value)
+        try:
+            return read_by_pydantic(annotation, value)
+        except ValueError:
+            reasons = dict.fromkeys(_reason(member, value) for member in members)
+            if not reasons or None in reasons:
+                raise
+            raise ValueError(", or ".join(map(str, reasons))) from None
 
     return read
+
+
+def _reason(read: Reader, value: object) -> str | None:
+    """Return why a reader refuses a value; None if it does not."""
+    try:
+        read(value)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def is_pydantic(annotation: object) -> "TypeGuard[type[BaseModel]]":

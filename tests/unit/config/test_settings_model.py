@@ -314,6 +314,16 @@ def test_unions_are_read_as_pydantic_reads_them(union: Any) -> None:
             assert repr(own.model_validate({"value": value}).value) == repr(expected)
 
 
+def test_error_of_a_union_has_the_words_of_the_members() -> None:
+    """The place, the key, and what is expected as it is said of a setting with one type."""
+    with pytest.raises(
+        ConfigurationErrors,
+        match=r"given in code: x.value=soon: expected a valid duration in ISO 8601, such as PT10S or P1DT12H, "
+        "or expected a valid integer, unable to parse string as an integer",
+    ):
+        read_as(timedelta | int, "soon")
+
+
 def test_bounds_within_a_union_count() -> None:
     """They belong to one member."""
 
