@@ -73,7 +73,10 @@ __all__ = [
 _MISSING: Final = object()
 _CLASS_VARIABLE: Final[object] = ClassVar
 _GIVEN: Final = "model_fields_set"
-_HOOKS_OF_PYDANTIC: Final = frozenset({"Config", "model_config", "model_post_init"})
+_HOOKS_OF_OTHERS: Final = frozenset(
+    {"Config", "__attrs_post_init__", "__init__", "__post_init__", "model_config", "model_post_init"}
+)
+"""What models of pydantic, dataclasses and other classes declare. Settings that are read call none of it."""
 _READ_BY_PYDANTIC: Final = frozenset(
     {
         "builtins.bytes",
@@ -217,7 +220,7 @@ class SettingsModel:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        _refuse_hooks_of_pydantic(cls)
+        _refuse_hooks_of_others(cls)
         try:
             annotations = _own_annotations(cls)
         except NameError:
@@ -342,6 +345,8 @@ def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
         found = {}
         for each in reversed(model.__mro__):
             if issubclass(each, SettingsModel) and each is not SettingsModel:
+                if "__dataclass_fields__" in vars(each):
+                    raise TypeError(f"{each.__qualname__} is a SettingsModel: remove @dataclass, which has no effect")
                 annotations = _own_annotations(each)
                 _judge(each, annotations)
                 for name, annotation in annotations.items():
@@ -350,13 +355,13 @@ def fields_of(model: type[SettingsModel]) -> Mapping[str, SettingField]:
     return found
 
 
-def _refuse_hooks_of_pydantic(model: type[SettingsModel]) -> None:
-    """Raise TypeError if a class declares something for pydantic, which would have no effect."""
+def _refuse_hooks_of_others(model: type[SettingsModel]) -> None:
+    """Raise TypeError if a class declares something for pydantic or a dataclass, which would have no effect."""
     own = vars(model)
-    for name in _HOOKS_OF_PYDANTIC & own.keys():
+    for name in _HOOKS_OF_OTHERS & own.keys():
         raise TypeError(
-            f"{model.__qualname__}.{name} has no effect, because {model.__qualname__} is a SettingsModel: derive it "
-            "from pydantic's BaseModel, or override _prepared or _check"
+            f"{model.__qualname__}.{name} has no effect on settings that are read, because {model.__qualname__} is a "
+            "SettingsModel: derive it from pydantic's BaseModel, or override _prepared or _check"
         )
     if "pydantic" not in sys.modules:
         return

@@ -1,6 +1,7 @@
 """Models of settings: defaults, bounds, other names, checks, and models of pydantic within them."""
 
 import pickle
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -161,6 +162,27 @@ def test_declarations_of_pydantic_are_refused() -> None:
 
         class WithHook(SettingsModel):
             def model_post_init(self, context: object) -> None: ...
+
+    with pytest.raises(TypeError, match=r"OfDataclass\.__post_init__ has no effect.*override _prepared or _check"):
+
+        class OfDataclass(SettingsModel):
+            def __post_init__(self) -> None: ...
+
+    with pytest.raises(TypeError, match=r"WithInit\.__init__ has no effect on settings that are read"):
+
+        class WithInit(SettingsModel):
+            def __init__(self) -> None: ...
+
+
+def test_dataclass_is_no_settings_model() -> None:
+    """The decorator replaces `__init__`, and freezes nothing that is not frozen already."""
+
+    @dataclass
+    class Decorated(SettingsModel):
+        size: int = 1
+
+    with pytest.raises(TypeError, match=r"Decorated is a SettingsModel: remove @dataclass"):
+        Decorated.model_validate({})
 
 
 def read_as(annotation: object, text: str) -> object:
