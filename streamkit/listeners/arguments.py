@@ -5,7 +5,7 @@
     Message, Message[T]                      the message, its payload converted to T
     MessageHeaders                           its headers
     Annotated[dict[str, object], Headers()]  its headers, in a new dictionary
-    Annotated[T, Header("name")]             one header, converted to T
+    Annotated[T, Header("name")]             one header, converted to T; Header alone: that of the parameter's name
     Acknowledgment                           to settle the message by hand
     Annotated[T, Provide[...]]               the object that the container provides
     any other type, for one parameter        the payload, converted by the binding's content type
@@ -35,6 +35,7 @@ __all__ = [
     "describe",
     "free_parameters",
     "lists_messages",
+    "marks_of",
     "plan_arguments",
 ]
 
@@ -163,6 +164,20 @@ def free_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     return [each for each in parameters if each.name not in given]
 
 
+def marks_of(parameter: inspect.Parameter, hint: object) -> list[object]:
+    """Return the marks of a parameter: the metadata of its annotation, and its default.
+
+    The class of a marker, as in ``Annotated[str, Header]``, is returned as the marker `Header()`.
+    """
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return [_made_of_class(mark) for mark in (*marks, parameter.default)]
+
+
+def _made_of_class(mark: object) -> object:
+    return next((kind() for kind in _MARKERS if mark is kind), mark)
+
+
+_MARKERS: Final = (Header, Headers, Payload)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -191,14 +206,14 @@ class _Planner:
         return ArgumentPlan(tuple(positional), keywords, self._takes_acknowledgment, listener)
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
-        type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        if isinstance(type_, Header | Headers | Payload) or type_ in (Header, Headers, Payload):
+        type_ = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        if isinstance(type_, _MARKERS) or type_ in _MARKERS:
             marker = f"{type_.__name__}()" if isinstance(type_, type) else repr(type_)
             raise self._wrong(
                 f"has parameter {parameter.name!r} with a marker in place of its type: write "
                 f"Annotated[..., {marker}] with the type first"
             )
-        for mark in (*marks, parameter.default):
+        for mark in marks_of(parameter, hint):
             getter = self._marked(parameter, type_, mark)
             if getter is not None:
                 return getter
@@ -252,7 +267,7 @@ class _Planner:
             raise self._wrong(f"cannot be given its parameter {parameter.name!r}: {error}") from error
 
     def _header(self, parameter: inspect.Parameter, type_: object, mark: Header) -> Getter:
-        default = parameter.default
+        default = _made_of_class(parameter.default)
         has_default = default is not inspect.Parameter.empty and not isinstance(default, Header)
         name = mark.name or parameter.name
         if type_ not in (Any, object):

@@ -22,6 +22,8 @@ from streamkit.listeners.arguments import (
     Reader,
     annotations_of,
     describe,
+    free_parameters,
+    marks_of,
     plan_arguments,
 )
 from streamkit.listeners.invocation import ListenerHandler, call_on_thread
@@ -69,11 +71,12 @@ def plan_batch_arguments(
         items.append(_item_reader(type_, reader_for))
         return _payload
 
-    for name, hint in annotations_of(function).items():
-        if any(isinstance(mark, Header) for mark in get_args(hint)[1:]):
+    hints = annotations_of(function)
+    for parameter in free_parameters(function):
+        if any(isinstance(mark, Header) for mark in marks_of(parameter, hints.get(parameter.name))):
             raise ConfigurationError(
-                f"listener {describe(function)} takes one header as {name!r}, but its binding is in batch mode: take "
-                "list[Message[...]] for the headers of each message"
+                f"listener {describe(function)} takes one header as {parameter.name!r}, but its binding is in batch "
+                "mode: take list[Message[...]] for the headers of each message"
             )
     plan = plan_arguments(function, reader_of_list, providers)
     read = items[0] if items else _payload

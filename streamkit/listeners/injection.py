@@ -26,9 +26,11 @@ class Injection:
         """Return the provider of the marker's value, or None if ``marker`` is not a marker of dependency-injector.
 
         Raises:
-            LookupError: No container has the provider that the marker names.
+            LookupError: No container has the provider that the marker names, or the marker names none.
         """
         mark: Any = marker
+        if any(mark is kind for kind in _MARKERS):
+            raise LookupError(f"{mark.__name__} names no provider: write {mark.__name__}[...] with one of a container")
         if not isinstance(mark, _MARKERS):
             return None
         for container in self._containers:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import pydantic
 import pytest
+from dependency_injector.wiring import Provide
 
 from streamkit import Acknowledgment, Header, Headers, Message, MessageHeaders, Payload
 from streamkit.application import StreamApplication
@@ -91,6 +92,23 @@ def test_listener_may_take_every_kind_of_argument(app: StreamApplication, test: 
     assert seen == [Plain(1), Plain(1), b'{"number":1}', "red", "red", "red", 42, None]
 
 
+def test_class_of_a_marker_is_the_marker(app: StreamApplication, test: Start) -> None:
+    """In an annotation or as a default, `Header` does as `Header()`; it does not count as a second payload."""
+    seen: list[object] = []
+
+    @app.stream_listener("a")
+    async def listener(
+        colour: Annotated[str, Header],
+        table: Annotated[dict[str, object], Headers],
+        text: Annotated[str, Payload],
+        size: int = Header,  # type: ignore[assignment]
+    ) -> None:
+        seen.extend([colour, table["colour"], text, size])
+
+    test().input("a").send("x", {"colour": "red", "size": "3"})
+    assert seen == ["red", "red", "x", 3]
+
+
 def test_listener_needs_no_payload(app: StreamApplication, test: Start) -> None:
     """A listener without parameters is called."""
     calls: list[int] = []
@@ -150,9 +168,14 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
     """Take a header of a type that headers cannot have."""
 
 
+def provide_without_provider(payload: str, repository: Annotated[NotJson, Provide]) -> None:
+    """Take an object of a container, without saying which."""
+
+
 @pytest.mark.parametrize(
     ("listener", "text"),
     [
+        (provide_without_provider, r"'repository': Provide names no provider: write Provide\[...\] with one of a"),
         (two_payloads, "has two parameters for the payload, 'first' and 'second'"),
         (two_payloads, r'mark the other with Annotated\[str, Header\("second"\)\] or Annotated'),
         (header_as_annotation, r"'key' with a marker in place of its type: write Annotated\[..., Header\(name='k', "),
