@@ -1,12 +1,13 @@
 """The key of a message: what tells it from the other messages of its listener."""
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 from streamkit.errors import ConfigurationError, ExpressionError
 from streamkit.expression import compile_expression
 from streamkit.listeners.listener import Header, IdempotentBy
+from streamkit.messaging.handler import is_async
 from streamkit.messaging.headers import ID
 from streamkit.messaging.message import Message
 from streamkit.settlement import Reject
@@ -32,6 +33,8 @@ def message_key(by: IdempotentBy, where: str) -> MessageKey:
     """
     if by == MESSAGE_ID:
         return _key(lambda message: message.headers.get(ID), MESSAGE_ID)
+    if cast("object", by) is Header:
+        by = Header()
     if isinstance(by, Header):
         name = by.name
         if name is None:
@@ -43,6 +46,11 @@ def message_key(by: IdempotentBy, where: str) -> MessageKey:
         except ExpressionError as error:
             raise ConfigurationError(f"{where}: {error}") from error
     if callable(by):
+        if is_async(by):
+            raise ConfigurationError(
+                f"{where}: {getattr(by, '__qualname__', by)} is an async def, and the function that finds the key is "
+                "not awaited: write it as a def"
+            )
         return _key(by, f"function {getattr(by, '__qualname__', by)}")
     raise ConfigurationError(
         f"{where}: {by!r} gives no key: expected an expression, a Header, a function of the message, or {MESSAGE_ID!r}"

@@ -456,6 +456,11 @@ def fails_to_start(app: StreamApplication, error: str) -> None:
 async def no_listener(order: int) -> None: ...
 
 
+async def async_key(message: Message[object]) -> str:
+    """Find a key in a way that nobody awaits."""
+    return "key"
+
+
 @pytest.mark.parametrize(
     ("settings", "by", "error"),
     [
@@ -464,6 +469,8 @@ async def no_listener(order: int) -> None: ...
         ({}, "payload.", "idempotent_by of listener .*no_listener"),
         ({"streamkit__inbox__idempotent_by": "payload."}, None, "streamkit.inbox.idempotent-by"),
         ({}, Header(), "the header has no name"),
+        ({}, Header, "the header has no name"),
+        ({}, async_key, "async_key is an async def, and the function that finds the key is not awaited"),
         ({}, 7, "7 gives no key: expected an expression, a Header, a function"),
         ({"streamkit__inbox__expiry": "0"}, "payload", "expected a duration longer than 0"),
     ],
