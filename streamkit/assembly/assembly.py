@@ -168,6 +168,7 @@ class Assembly:
         self._polled_by_code: list[str] = []
         self.polled_bindings: dict[str, PolledBinding] = {}
         self._listeners: dict[str, list[_Registered]] = {}
+        self._error_listeners: list[tuple[Callable[..., object], str]] = []
         self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
         self._threads = threads
         self._catalog = catalog
@@ -235,11 +236,13 @@ class Assembly:
             case EnabledBinding(interface):
                 self.interface(interface)
             case Listener() as listener:
-                self.listener(target, listener)
+                with self._collected():
+                    self.listener(target, listener)
             case SendTo():
                 pass  # read with the function's listeners
             case ErrorListener(channel):
-                self.error_listener(target, channel)
+                with self._collected():
+                    self.error_listener(target, channel)
             case FunctionDeclaration() as declaration:
                 self.named_function(target, declaration)
             case FeederDeclaration() as feeder:
@@ -252,8 +255,19 @@ class Assembly:
                 raise TypeError(f"{unknown!r} is not a declaration that an application can register")
 
     def listener(self, function: Callable[..., object], listener: Listener) -> None:
-        """Register a listener of an input."""
-        self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
+        """Register a listener of an input.
+
+        Raises:
+            ConfigurationError: The same function is registered already, so each message would be handled twice.
+        """
+        registered = self._listeners.setdefault(uniform(listener.binding), [])
+        added = _Registered(function, listener)
+        if added in registered:
+            raise ConfigurationError(
+                f"listener {describe(function)} is registered twice for binding {listener.binding!r}, so it would "
+                "handle each message twice: remove one of its decorators"
+            )
+        registered.append(added)
 
     def named_function(self, function: Callable[..., object], declaration: FunctionDeclaration) -> None:
         """Register a function that settings can bind."""
@@ -261,7 +275,17 @@ class Assembly:
             self._catalog.add(function, declaration)
 
     def error_listener(self, function: Callable[..., object], channel: str) -> None:
-        """Register a listener of an error channel."""
+        """Register a listener of an error channel.
+
+        Raises:
+            ConfigurationError: The same function is registered already.
+        """
+        if (function, channel) in self._error_listeners:
+            raise ConfigurationError(
+                f"error listener {describe(function)} is registered twice for channel {channel!r}, so it would handle "
+                "each failure twice: remove one of its decorators"
+            )
+        self._error_listeners.append((function, channel))
         handler: Handler = function
         if not is_async(function):
             handler = ErrorListenerOnThread(function, lambda: self._threads.get(channel, 1))
@@ -502,9 +526,9 @@ class Assembly:
         Raises:
             ConfigurationError: The settings or the listeners are invalid.
         """
-        for function in listeners:
-            self.listener(function, Listener(name))
         try:
+            for function in listeners:
+                self.listener(function, Listener(name))
             self._input(name)
         except ConfigurationError:
             self.drop_input(name)

@@ -29,6 +29,7 @@ class Collector:
         self._construct = construct
         self._fail = fail
         self._functions: list[Callable[..., object]] = []
+        self._classes: set[type] = set()
 
     def __iter__(self) -> Iterator[Declared]:
         """Yield the application's own declarations, then those of its sources."""
@@ -39,12 +40,16 @@ class Collector:
     def _declared_by(self, source: object) -> Iterator[Declared]:
         """Yield the declarations of a source.
 
-        A source is a module with its classes, a binding interface, a class of listeners, or an object.
+        A source is a module with its classes, a binding interface, a class of listeners, or an object. A function or a
+        class that several sources have is collected once.
         """
         if isinstance(source, ModuleType):
             for kind in _classes_of(source):
                 yield from self._declared_by(kind)
         elif isinstance(source, type):
+            if source in self._classes:  # a module that is a source may define it, too
+                return
+            self._classes.add(source)
             if declares_channels(source):
                 yield Declared(source, EnabledBinding(source))
                 if not _has_listeners(source):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import pytest
@@ -301,7 +302,7 @@ def test_batch_mode_excludes_some_features(make_app: MakeApplication) -> None:
 
     app.stream_listener("a", condition="true")(take)
     app.stream_listener("c")(take)
-    app.stream_listener("c")(take)
+    app.stream_listener("c")(partial(take))
 
     @app.function
     async def stream(numbers: AsyncIterator[int]) -> None: ...

@@ -51,6 +51,15 @@ def test_class_with_enabled_bindings_is_instantiated_and_wired(make_app: MakeApp
         assert test.output("output").receive(str).payload == "HELLO"
 
 
+def test_class_that_is_a_source_twice_is_instantiated_once(make_app: MakeApplication) -> None:
+    """For instance named, and in a module that is a source: two instances would handle each message twice."""
+    module = types.ModuleType(__name__)
+    vars(module)["SpringStyle"] = SpringStyle
+    with make_app(module, SpringStyle).test() as test:
+        test.input("input").send("hello")
+        assert [message.payload for message in test.output("output").receive_all(str)] == ["HELLO"]
+
+
 class Shop:
     """A declaring interface."""
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from streamkit import Message, Processor, Source, output_channel, send_to, stream_listener
+from streamkit import ErrorMessage, Message, Processor, Source, output_channel, send_to, stream_listener
 from streamkit.application import StreamApplication
 from streamkit.errors import ApplicationError, BlockingSendError, ConfigurationError, ConfigurationErrors
 from streamkit.testing.harness import Harness
@@ -273,3 +273,44 @@ def test_invalid_shutdown_timeout_is_reported_at_startup() -> None:
     with pytest.raises(ConfigurationError, match="timeout-per-shutdown-phase=soon: expected a"), app.test():
         started = True
     assert not started
+
+
+def test_function_registered_twice_for_a_binding_is_refused(app: StreamApplication, test: Start) -> None:
+    """It would handle each message twice, and nothing would say so."""
+    app.stream_listener("a")(take)
+    app.stream_listener("a")(take)
+    with pytest.raises(ConfigurationError, match=r"take .* is registered twice for binding 'a', so it would handle"):
+        test()
+
+
+def test_function_may_listen_to_several_bindings_and_by_several_conditions(app: StreamApplication, test: Start) -> None:
+    """Only a declaration that repeats another one is a mistake."""
+    seen: list[str] = []
+
+    @app.stream_listener("a", condition="headers['n'] == '1'")
+    @app.stream_listener("a", condition="headers['n'] == '2'")
+    @app.stream_listener("b")
+    async def listener(text: str) -> None:
+        seen.append(text)
+
+    harness = test()
+    for number in "123":
+        harness.input("a").send(number, {"n": number})
+    harness.input("b").send("4")
+    assert seen == ["1", "2", "4"]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_error_listener_registered_twice_for_a_channel_is_refused(
+    app: StreamApplication, test: Start, *, is_async: bool
+) -> None:
+    """As a listener of a binding."""
+
+    async def note(error: ErrorMessage) -> None: ...
+
+    def note_on_thread(error: ErrorMessage) -> None: ...
+
+    for _ in range(2):
+        app.error_listener("a.g.errors")(note if is_async else note_on_thread)
+    with pytest.raises(ConfigurationError, match=r"note.* is registered twice for channel 'a\.g\.errors'"):
+        test()
