@@ -14,6 +14,7 @@ asyncio is imported by the code that has a loop or waits for one, so that plain 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from inspect import isawaitable
 from sys import modules
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from streamkit.messaging.dispatcher import (
     RoundRobin,
     UnicastingDispatcher,
 )
-from streamkit.messaging.handler import Handler, drive
+from streamkit.messaging.handler import Handler, drive, not_awaited
 from streamkit.messaging.interceptor import ChannelInterceptor, InterceptorChain
 from streamkit.messaging.message import Message
 from streamkit.messaging.portal import Portal
@@ -165,10 +166,10 @@ class InterceptableChannel(ABC):
         Raises:
             TypeError: `message` is a payload without a message around it.
         """
-        if not isinstance(message, Message):
-            raise TypeError(
-                f"channel {self.name!r} sends messages, not {type(message).__name__}: send Message(payload)"
-            )
+        given: object = message
+        if not isinstance(given, Message):
+            wrong = not_awaited(given) if isawaitable(given) else f"{type(given).__name__}: send Message(payload)"
+            raise TypeError(f"channel {self.name!r} sends messages, not {wrong}")
         if self._chain.interceptors:
             return self._chain.send(message, self, self._do_send, timeout)
         return self._do_send(message, timeout)

@@ -6,10 +6,12 @@ only that function runs. The content type of a payload is the message's header, 
 """
 
 from collections.abc import Callable, Sequence
+from inspect import isawaitable
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.handler import not_awaited
 from streamkit.messaging.headers import CONTENT_TYPE
 from streamkit.messaging.json_converter import JsonConverter
 from streamkit.messaging.message import NO_PAYLOAD, Message, message_of
@@ -198,7 +200,7 @@ class _PayloadWriter:
         try:
             payload = message.payload
             kind = type(payload)
-            written = (self._writers.get((kind, content_type)) or self._writer(kind, content_type))(payload)
+            written = (self._writers.get((kind, content_type)) or self._writer(payload, content_type))(payload)
         except MessageConversionError as error:
             error.happened_at(self._place, message)
             raise
@@ -212,7 +214,10 @@ class _PayloadWriter:
             raise failure from error
         return message_of(written, headers if content_type is given else headers.with_content_type(content_type))
 
-    def _writer(self, type_: type, content_type: str) -> Writer:
+    def _writer(self, payload: object, content_type: str) -> Writer:
+        if isawaitable(payload):
+            raise MessageConversionError(f"The payload is {not_awaited(payload)}.", target_type=type(payload))
+        type_ = type(payload)
         writer = self._writers.get((type_, content_type))
         if writer is None:
             if len(self._writers) >= _KEPT:

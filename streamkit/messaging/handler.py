@@ -77,6 +77,13 @@ async def awaited(result: T | Awaitable[T]) -> T:
     return result
 
 
+def not_awaited(awaitable: Awaitable[object]) -> str:
+    """Return the end of an error about an awaitable where its result belongs."""
+    name = getattr(awaitable, "__qualname__", None)
+    of_function = "" if name is None else f" of {name}"
+    return f"the {type(awaitable).__name__}{of_function}, which was not awaited: await it, and send its result"
+
+
 def name_of(handler: object) -> str:
     """Return the handler's name for errors: its qualified name, or that of its class."""
     name: str = getattr(handler, "__qualname__", type(handler).__qualname__)

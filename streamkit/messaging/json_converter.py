@@ -3,6 +3,7 @@ of classes without a tag, by pydantic, which is imported only for these.
 """
 
 from collections.abc import Iterator
+from inspect import isawaitable
 from typing import Final, cast
 
 import msgspec
@@ -10,6 +11,7 @@ from msgspec import inspect
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE, UNCOUNTED_SIZE, require_readable_json
+from streamkit.messaging.handler import not_awaited
 from streamkit.messaging.message_converter import Reader, Writer, type_name
 from streamkit.messaging.mime import MimeType
 
@@ -204,6 +206,8 @@ def _needs_more_than_msgspec(node: inspect.CustomType | inspect.DataclassType) -
 def _encode_pydantic(value: object) -> msgspec.Raw:
     """Return the dump of a pydantic model, by alias: of the payload itself, or of a value in it."""
     serializer = getattr(type(value), "__pydantic_serializer__", None)
+    if isawaitable(value):
+        raise TypeError(f"it contains {not_awaited(value)}")
     if serializer is None:
         raise TypeError(f"{type_name(type(value))} is {_NOT_JSON}")
     return msgspec.Raw(serializer.to_json(value, by_alias=True))

@@ -34,6 +34,14 @@ def test_payload_without_a_message_is_refused():
     with pytest.raises(TypeError, match="not dict"):
         asyncio.run(channel.asend({}))
 
+    async def make():
+        return MESSAGE
+
+    forgotten = make()
+    with pytest.raises(TypeError, match=r"not the coroutine of .*\.make, which was not awaited: await it"):
+        channel.send(forgotten)
+    forgotten.close()
+
 
 def test_send_runs_plain_functions_in_the_callers_thread():
     """With or without a loop."""

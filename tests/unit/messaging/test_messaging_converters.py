@@ -308,6 +308,21 @@ def test_unwritable_payload_is_an_error(payload, content_type, reason):
     assert caught.value.failed_message.payload is payload
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "text/plain", "application/xml"])
+def test_coroutine_as_payload_is_an_error_that_says_to_await_it(content_type):
+    """Whoever forgets an `await` learns that, and not which classes can be written."""
+
+    async def price() -> int:
+        return 1
+
+    forgotten = price()
+    with pytest.raises(MessageConversionError, match=r"is the coroutine of .*\.price, which was not awaited: await it"):
+        write(forgotten, content_type)
+    with pytest.raises(MessageConversionError, match=r"it contains the coroutine of .*\.price, which was not awaited"):
+        write({"price": forgotten}, "application/json")
+    forgotten.close()
+
+
 @pytest.mark.parametrize(
     ("type_", "content_type", "named"),
     [(Item, "application/xml", "Item"), (list[int], "text/plain", r"list\[int\]")],
