@@ -28,6 +28,7 @@ import socket
 from pathlib import Path
 
 __all__ = [
+    "LISTEN_PORT",
     "NO_ROOM",
     "OUT_OF_FILES",
     "AclFileError",
@@ -52,8 +53,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 """The operating system's errors for: the process, or the machine, may open no more files."""
 
+LISTEN_PORT = "listenPort or --port"
+"""How errors name the setting of the port: who has started a server without a settings file knows the option."""
 _MORE_FILES = "Let the process open more files: ulimit -n 65536, or LimitNOFILE=65536 in the unit of systemd"
-_OTHER_DIRECTORY = "give the broker another directory (storePathRootDir, storePathCommitLog)"
+_OTHER_DIRECTORY = "give the broker another directory (storePathRootDir or --store, storePathCommitLog)"
 _REMEDIES = {
     errno.EMFILE: _MORE_FILES,
     errno.ENFILE: "Close files of other processes, or raise what the machine allows (fs.file-max)",
@@ -194,7 +197,7 @@ class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
 class CannotListen(StartError):  # noqa: N818 - a state, not a mistake
     """The operating system refuses to listen on an address that is not in use."""
 
-    def __init__(self, address: str, error: OSError, host: str = "bindAddress", port: str = "listenPort") -> None:
+    def __init__(self, address: str, error: OSError, host: str = "bindAddress", port: str = LISTEN_PORT) -> None:
         remedy = _listening(error, host, port)
         super().__init__(address, f"cannot listen on {address}: {error.strerror or error}{remedy}")
 

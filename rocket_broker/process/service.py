@@ -149,8 +149,11 @@ async def start_name_server(settings: "NameServerSettings", running: AsyncExitSt
     except AddressInUse as e:
         if not beside_broker:
             raise
-        hint = f"If that is a name server, register with it: streamkit broker -n {e.address}"
-        raise StartError(e.address, f"{e.address} is in use by another process. {hint}") from e
+        raise StartError(
+            e.address,
+            f"{e.address} is in use by another process. If that is a name server, register with it: streamkit broker "
+            f"-n {e.address}. Otherwise choose another port with --name-server-port",
+        ) from e
     return server.address
 
 

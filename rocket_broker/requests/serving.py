@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
-from rocket_broker.errors import NO_ROOM, AddressInUse, CannotListen, TlsUnusable
+from rocket_broker.errors import LISTEN_PORT, NO_ROOM, AddressInUse, CannotListen, TlsUnusable
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.requests.request_steps import RequestSteps, Steps
@@ -196,7 +196,7 @@ async def listen(
         raise TlsUnusable(address, e) from e
     except OSError as e:
         if e.errno == errno.EADDRINUSE:
-            raise AddressInUse(address, "listenPort") from e
+            raise AddressInUse(address, LISTEN_PORT) from e
         raise CannotListen(address, e) from e
 
 

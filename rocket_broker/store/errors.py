@@ -39,7 +39,7 @@ class StoreLocked(StoreError):
         path: The locked file or directory.
     """
 
-    def __init__(self, path: Path, setting: str = "storePathRootDir") -> None:
+    def __init__(self, path: Path, setting: str = "storePathRootDir or --store") -> None:
         super().__init__(
             f"{path} is locked: another broker has this store open. "
             f"Stop it, or give this one a directory of its own ({setting})"

@@ -182,7 +182,8 @@ def test_port_in_use_is_a_one_line_error(tmp_path: Path, command: str) -> None:
         arguments = store_with(tmp_path) if command == "broker" else ()
         with running(command, *arguments, "-p", str(port), cwd=tmp_path) as process:
             assert process.wait() == 1
-    assert f"Error: 127.0.0.1:{port} is in use by another process" in "".join(process.log)
+    advice = "stop it or choose another port with listenPort or --port"
+    assert f"Error: 127.0.0.1:{port} is in use by another process: {advice}" in "".join(process.log)
     assert "Traceback" not in "".join(process.log)
 
 
@@ -235,7 +236,7 @@ def test_unwritable_directory_is_a_one_line_error(tmp_path: Path) -> None:
         assert broker.wait() == 1
         log = "".join(broker.log)
     assert "the store in /sys/kernel/streamkit cannot be used: /sys/kernel/streamkit: " in log
-    assert "give the broker another directory (storePathRootDir, storePathCommitLog)" in log
+    assert "give the broker another directory (storePathRootDir or --store, storePathCommitLog)" in log
     assert "Traceback" not in log
 
 

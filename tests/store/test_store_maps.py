@@ -136,6 +136,6 @@ def test_store_locked_by_another_process_is_refused(tmp_path: Path) -> None:
     )
     assert other.stdout == (
         f"{tmp_path / 'lock'} is locked: another broker has this store open. "
-        "Stop it, or give this one a directory of its own (storePathRootDir)\n"
+        "Stop it, or give this one a directory of its own (storePathRootDir or --store)\n"
     )
     stop(store)
