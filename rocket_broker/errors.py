@@ -60,26 +60,31 @@ _OTHER_DIRECTORY = "give the broker another directory (storePathRootDir or --sto
 _REMEDIES = {
     errno.EMFILE: _MORE_FILES,
     errno.ENFILE: "Close files of other processes, or raise what the machine allows (fs.file-max)",
-    errno.ENOSPC: f"Make room on the disk, or {_OTHER_DIRECTORY}",
-    errno.EDQUOT: f"Make room within the quota, or {_OTHER_DIRECTORY}",
+    errno.ENOSPC: "Make room on the disk, or {other_directory}",
+    errno.EDQUOT: "Make room within the quota, or {other_directory}",
     errno.EROFS: "See in the system's log why the file system is read-only, and mount it for writing",
     errno.EIO: "The disk fails, see the system's log: copy the store to a disk that works",
     errno.ENOMEM: "Let the process have more memory and maps (ulimit -v, vm.max_map_count)",
-    errno.EACCES: f"Let the user that runs the server read and write it, or {_OTHER_DIRECTORY}",
-    errno.EPERM: f"Let the user that runs the server read and write it, or {_OTHER_DIRECTORY}",
+    errno.EACCES: "Let the user that runs the server read and write it, or {other_directory}",
+    errno.EPERM: "Let the user that runs the server read and write it, or {other_directory}",
     errno.EISDIR: "Move the directory away: a file belongs there",
     errno.ENOTDIR: "Move the file away: a directory belongs there",
-    errno.ENOLCK: f"The file system has no locks: {_OTHER_DIRECTORY} on a local disk",
+    errno.ENOLCK: "The file system has no locks: {other_directory} on a local disk",
 }
+
+
+_PASSING = (*NO_ROOM, *OUT_OF_FILES, errno.ENOMEM)
+"""Errors of the operating system that may pass while settings and permissions stay as they are."""
 
 
 class BrokerError(Exception):
     """Base class of the errors of a name server or a broker."""
 
 
-def _remedy(error: OSError) -> str:
+def _remedy(error: OSError, other_directory: str) -> str:
     """Return the remedy for a file system error that keeps a server from starting."""
-    return _REMEDIES.get(error.errno or 0, f"See the system's log, or {_OTHER_DIRECTORY}")
+    remedy = _REMEDIES.get(error.errno or 0, "See the system's log, or {other_directory}")
+    return remedy.format(other_directory=other_directory)
 
 
 class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
@@ -102,11 +107,22 @@ class TableUnreadable(BrokerError):  # noqa: N818 - a state, not a mistake
 
     Attributes:
         path: The table's file.
+        error: The error of the operating system.
+        may_pass: Whether a later start may succeed although nobody has changed settings or permissions.
     """
 
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(f"{path} cannot be read: {error.strerror or error}. {_remedy(error)}")
+    def __init__(self, path: Path, error: OSError, other_directory: str = _OTHER_DIRECTORY) -> None:
+        """Make the error.
+
+        Args:
+            path: The table's file.
+            error: The error of the operating system.
+            other_directory: The advice how to use another directory.
+        """
+        super().__init__(f"{path} cannot be read: {error.strerror or error}. {_remedy(error, other_directory)}")
         self.path = path
+        self.error = error
+        self.may_pass = error.errno in _PASSING
 
 
 class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
@@ -114,12 +130,17 @@ class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
 
     Attributes:
         path: The store's directory.
+        error: The error of the operating system.
+        may_pass: Whether a later start may succeed although nobody has changed settings or permissions.
     """
 
-    def __init__(self, path: Path, error: OSError) -> None:
+    def __init__(self, path: Path, error: OSError, other_directory: str = _OTHER_DIRECTORY) -> None:
+        """Make the error; the arguments are those of `TableUnreadable`, with the store's directory."""
         reason = f"{error.filename or path}: {error.strerror or error}"
-        super().__init__(f"the store in {path} cannot be used: {reason}. {_remedy(error)}")
+        super().__init__(f"the store in {path} cannot be used: {reason}. {_remedy(error, other_directory)}")
         self.path = path
+        self.error = error
+        self.may_pass = error.errno in _PASSING
 
 
 class AclFileError(BrokerError):

@@ -23,7 +23,7 @@ from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.encryption import TlsProperties, client_tls, spark_options
 from binders.rocket.header_names import MESSAGE_ID, TOPIC
-from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
+from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, STORE, NameServers
 from binders.rocket.producer_properties import RocketProducerProperties
 from rocket_client import Admin, ClientSettings, TopicNotFoundError
 from rocket_client.namespace import Namespace
@@ -103,6 +103,7 @@ class RocketBinder(Binder):
             self._properties.name_server or spring.name_server,
             self._transport,
             self._clock,
+            store=context.environment.get(STORE),
         )
         self._name_servers: tuple[str, ...] = ()
         self._admin: Admin | None = None
@@ -122,9 +123,10 @@ class RocketBinder(Binder):
         """Connect; start an embedded broker first if the settings ask for one.
 
         Raises:
-            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
-            BinderUnavailable: No name server answers, or the embedded broker cannot be started.
-            ConfigurationError: A file of the TLS settings cannot be used.
+            BinderError: The embedded broker cannot be started, and would not start later either, or `embedded=always`
+                allows no other broker.
+            BinderUnavailable: No name server answers, or the embedded broker cannot be started now.
+            ConfigurationError: The store of the embedded broker, or a file of the TLS settings, cannot be used.
         """
         self._check_tls()
         self._name_servers = await self._cluster.find()
@@ -156,8 +158,10 @@ class RocketBinder(Binder):
             The settings with which other processes use that broker; empty if none was started.
 
         Raises:
-            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
-            BinderUnavailable: The embedded broker cannot be started.
+            BinderError: The embedded broker cannot be started, and would not start later either, or `embedded=always`
+                allows no other broker.
+            BinderUnavailable: The embedded broker cannot be started now.
+            ConfigurationError: The store of the embedded broker cannot be used.
         """
         name_servers = await self._cluster.find()
         try:

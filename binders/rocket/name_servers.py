@@ -9,16 +9,19 @@ from binders.rocket.binder_properties import Embedded, RocketBinderProperties
 from rocket_remoting import ConnectError
 from rocket_remoting.transports.transport import Transport
 from streamkit.clock import Clock
-from streamkit.errors import BinderError, BinderUnavailable
+from streamkit.config.located_errors import located
+from streamkit.config.origin import Value
+from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 
 if TYPE_CHECKING:  # only an application that starts a broker imports it
     from rocket_broker.embedded import EmbeddedBroker
 
-__all__ = ["DEFAULT_NAME_SERVER", "PREFIX", "NameServers"]
+__all__ = ["DEFAULT_NAME_SERVER", "PREFIX", "STORE", "NameServers"]
 
 logger = logging.getLogger(__name__)
 
 PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
+STORE: Final = f"{PREFIX}.embedded-store"
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_NAME_SERVER: Final = f"{LOOPBACK}:9876"
@@ -42,7 +45,19 @@ class NameServers:
         configured: Sequence[str],
         transport: Transport,
         clock: Clock,
+        *,
+        store: Value | None = None,
     ) -> None:
+        """Create the name servers of a binder; :meth:`find` finds them.
+
+        Args:
+            binder: The binder's name.
+            properties: The binder's settings.
+            configured: The addresses in the settings.
+            transport: Connects, and carries the requests of an embedded broker.
+            clock: The clock of an embedded broker.
+            store: The setting of the embedded broker's store; None if it is not set.
+        """
         self.configured = tuple(configured)
         is_given = bool(configured) or properties.embedded is Embedded.ALWAYS
         self.domain = None if is_given else properties.name_server_domain
@@ -50,6 +65,7 @@ class NameServers:
         self._properties = properties
         self._transport = transport
         self._clock = clock
+        self._store = store
         self._broker: EmbeddedBroker | None = None
 
     @property
@@ -63,8 +79,10 @@ class NameServers:
         The result is empty if the clients fetch the addresses.
 
         Raises:
-            BinderError: The embedded broker cannot be started, and `embedded=always` allows no other broker.
-            BinderUnavailable: The embedded broker cannot be started.
+            BinderError: The embedded broker cannot be started, and would not start later either, or `embedded=always`
+                allows no other broker.
+            BinderUnavailable: The embedded broker cannot be started now.
+            ConfigurationError: The store of the embedded broker cannot be used.
         """
         configured = self.configured
         embedded = self._properties.embedded
@@ -114,7 +132,7 @@ class NameServers:
                 binder=self._binder,
             )
         from rocket_broker.embedded import EmbeddedBroker
-        from rocket_broker.errors import AddressInUse, BrokerError
+        from rocket_broker.errors import BrokerError, StoreUnusable
         from rocket_broker.store.errors import StoreError
 
         broker = EmbeddedBroker(
@@ -127,17 +145,40 @@ class NameServers:
         )
         try:
             await broker.start()
-        except (BrokerError, StoreError, OSError) as error:
-            use = f"{PREFIX}.name-server to use a broker that runs already"
-            if isinstance(error, AddressInUse):
-                advice = f"{error.address} is in use by another process. Stop that, or set {use}."
-            else:
-                advice = f"{error}. Set {use}, or {PREFIX}.embedded-store to have a store of its own."
-            raise BinderUnavailable(
-                f"binder {self._binder!r} could not start its embedded broker: {advice}", binder=self._binder
-            ) from error
+        except (BrokerError, StoreError) as error:
+            raise self._refusal(error) from error
+        except OSError as error:
+            raise self._refusal(StoreUnusable(Path(self._properties.embedded_store), error)) from error
         self._broker = broker
         return broker.name_server_address
+
+    def _refusal(self, error: Exception) -> BinderError | ConfigurationError:
+        """Return the error for an embedded broker that could not start.
+
+        It is a `BinderUnavailable` if a later start may succeed although nobody has changed anything here.
+        """
+        from rocket_broker.errors import AddressInUse, SettingError, StoreUnusable, TableUnreadable
+        from rocket_broker.store.errors import StoreFull, StoreLocked
+
+        use_other = f"set {PREFIX}.name-server to use a broker that runs already"
+        other_directory = f"set {STORE} to another directory"
+        may_pass = isinstance(error, AddressInUse | StoreLocked | StoreFull)
+        reason = str(error)
+        if isinstance(error, AddressInUse):
+            reason = f"{error.address} is in use by another process. Stop that, or {use_other}"
+        elif isinstance(error, StoreLocked):
+            reason = f"{error.path}: another broker has this store open. Stop that, {use_other}, or {other_directory}"
+        elif isinstance(error, StoreUnusable | TableUnreadable):
+            reason = str(type(error)(error.path, error.error, other_directory))
+            may_pass = error.may_pass
+        elif not isinstance(error, SettingError):
+            reason = f"{error}. To start with an empty store, {other_directory}"
+        text = f"binder {self._binder!r} could not start its embedded broker: {reason}."
+        if may_pass:
+            return BinderUnavailable(text, binder=self._binder)
+        if isinstance(error, StoreUnusable | TableUnreadable):
+            return located(self._store, text)
+        return BinderError(text, binder=self._binder)
 
 
 def _delay_level_text(properties: RocketBinderProperties) -> str:

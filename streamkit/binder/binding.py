@@ -89,6 +89,7 @@ class Binding(ABC):
         binder: The binder.
         is_expected: Whether the binding is to be bound as soon as its system can be reached.
         failure: The error after which binding was given up, or None.
+        refusal: The error of the last attempt to bind, which is tried again; None if the binding is or was bound.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Binding(ABC):
         self.channel = channel
         self.is_expected = False
         self.failure: Exception | None = None
+        self.refusal: BinderUnavailable | None = None
         # Set while a binder is late at the application's start; done when the binding is bound or cannot be bound now.
         self._answer: asyncio.Future[None] | None = None
         self._owner = owner
@@ -183,7 +185,7 @@ class Binding(ABC):
         raise TypeError(f"binding {self.name!r} is an output: only inputs can be resumed")
 
     def _created(self, kind: str) -> None:
-        self.failure = None
+        self.failure = self.refusal = None
         if binding_created.receivers:
             notify(binding_created, self._owner, binding=self.name, kind=kind)
 
@@ -314,7 +316,8 @@ class OutputBinding(Binding):
         if self.failure is not None:
             raise BinderError(f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name)
         away = BinderUnavailable(
-            f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again",
+            f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again"
+            + ("" if self.refusal is None else f"; the last time: {self.refusal}"),
             binder=name,
             binding=self.name,
         )

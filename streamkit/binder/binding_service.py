@@ -57,8 +57,6 @@ class BindingService:
         self._settings = settings
         self._registry = registry
         self._retries: set[asyncio.Task[None]] = set()
-        # Why each binding is not bound, by its name: the same reason is logged once, not at every attempt.
-        self._reasons: dict[str, str] = {}
         # Output bindings made for sends by name while the application runs, least recently used first.
         self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
         # A lock for each of those names, held while its binding is bound or unbound, so that other names do not wait.
@@ -244,8 +242,8 @@ class BindingService:
         interval = self._settings.binding_retry_interval.total_seconds()
         if interval <= 0:
             raise error
-        is_new = self._reasons.get(binding.name) != str(error)
-        self._reasons[binding.name] = str(error)
+        is_new = str(binding.refusal) != str(error)  # the same reason is logged once, not at every attempt
+        binding.refusal = error
         logger.log(
             logging.WARNING if is_new else logging.DEBUG,
             "Binding %r is not bound, which is tried again every %g s: %s",
@@ -267,7 +265,6 @@ class BindingService:
                 if not binding.is_expected:  # the application has started or stopped the binding itself
                     return
                 if await self._try(binding):
-                    self._reasons.pop(binding.name, None)
                     logger.info("Binding %r is %s", binding.name, binding.state.value)
                     return
         except Exception as error:

@@ -59,10 +59,13 @@ def _of_bindings(bindings: Iterable[Binding]) -> HealthComponent:
                 is_well = False
                 reason = ", ".join(f"{name}: {value}" for name, value in health.details.items())
                 states[binding.name] = f"{binding.state.value}, but what feeds it is down: {reason}"
-        if binding.is_expected or binding.failure is not None:
+        if binding.failure is not None:
             is_well = False
-            reason = "is tried again" if binding.failure is None else str(binding.failure)
-            states[binding.name] = f"cannot be bound: {reason}"
+            states[binding.name] = f"cannot be bound: {binding.failure}"
+        elif binding.is_expected:
+            is_well = False
+            reason = "" if binding.refusal is None else f": {binding.refusal}"
+            states[binding.name] = f"cannot be bound, and is tried again{reason}"
     return HealthComponent(HealthStatus.UP if is_well else HealthStatus.DOWN, states)
 
 

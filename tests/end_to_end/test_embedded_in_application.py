@@ -64,7 +64,7 @@ def test_embedded_broker_on_a_store_in_use_is_refused(tmp_path: Path) -> None:
             reported = str(caught.value)
             assert reported.startswith(f"binder 'rocketmq' could not start its embedded broker: {tmp_path}")
             assert "another broker has this store open" in reported
-            assert f"or {ROCKET}.binder.embedded-store to have a store of its own" in reported
+            assert f"or set {ROCKET}.binder.embedded-store to another directory" in reported
             await first.bridge.asend("orders", "1")
             assert await heard.get() == "1"
 

@@ -87,7 +87,7 @@ def test_health_is_down_while_a_system_is_unavailable() -> None:
         assert answer.status_code == 503
         parts = answer.json()["components"]
         assert parts["binders"]["components"]["flaky"]["status"] == "DOWN"
-        assert parts["bindings"]["details"]["in"] == "cannot be bound: is tried again"
+        assert parts["bindings"]["details"]["in"] == "cannot be bound, and is tried again: nobody there"
         assert client.get("/health/readiness").status_code == 503
         assert client.get("/health/liveness").status_code == 200
     ignored = {

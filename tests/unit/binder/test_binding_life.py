@@ -427,7 +427,7 @@ def test_health_distinguishes_retried_failed_and_stopped_bindings() -> None:
         return found.status, found.details["out"]
 
     async def main() -> None:
-        assert await bindings() == (HealthStatus.DOWN, "cannot be bound: is tried again")
+        assert await bindings() == (HealthStatus.DOWN, "cannot be bound, and is tried again: away")
         await asyncio.sleep(100)
         assert await bindings() == (HealthStatus.DOWN, "cannot be bound: no such topic")
         stage.plugin.binder.trouble = lambda now: None
@@ -457,7 +457,7 @@ def test_failed_output_raises_the_reason() -> None:
     stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
 
     async def main() -> None:
-        with pytest.raises(MessagingError, match=r"'out' is not bound yet.* tried again"):
+        with pytest.raises(MessagingError, match=r"'out' is not bound yet.* tried again; the last time: away"):
             await stage.app.bridge.asend("out", "x")
         await asyncio.sleep(100)
         with pytest.raises(MessagingError, match="'out' cannot be bound: no such topic"):
