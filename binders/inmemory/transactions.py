@@ -140,7 +140,7 @@ class Transactions:
         if half.checks >= self._check_max:
             del self._open[half]
             logger.warning(
-                "A transaction stayed unknown after %d checks, so its message is put aside: %r",
+                "A transaction stayed unknown after %d check(s), so its message is put aside: %r",
                 half.checks,
                 half,
             )

@@ -120,7 +120,7 @@ def wipe_perm(*, name: str, cluster: ClusterConnection, output: Output, is_sure:
     alone = "" if others else " It is the only one: nothing could be sent any more."
     confirm(f"Take the write permission of broker {name} away?{alone}", is_sure=is_sure)
     topics = cluster.run(lambda admin: admin.wipe_write_perm(name))
-    text = f"Broker {name}: {topics:,} topics cannot be written to. Undo: streamkit broker add-perm {name}"
+    text = f"Broker {name}: {topics:,} topic(s) cannot be written to. Undo: streamkit broker add-perm {name}"
     output.done(text, broker=name, topics=topics)
 
 
@@ -132,7 +132,7 @@ def add_perm(*, name: str, cluster: ClusterConnection, output: Output) -> None:
     """Restore the write permission of BROKER in all routes."""
     cluster.run(lambda admin: _others(admin, name))
     topics = cluster.run(lambda admin: admin.add_write_perm(name))
-    output.done(f"Broker {name}: {topics:,} topics can be written to.", broker=name, topics=topics)
+    output.done(f"Broker {name}: {topics:,} topic(s) can be written to.", broker=name, topics=topics)
 
 
 @click.command(short_help="Empty a broker before it is removed.")
@@ -177,7 +177,7 @@ def drain(
         from rocket_admin.brokers import drain as emptied
 
         topics = await admin.wipe_write_perm(name)
-        output.say(f"{topics:,} topics of broker {name} cannot be written to. Undo: streamkit broker add-perm {name}")
+        output.say(f"{topics:,} topic(s) of broker {name} cannot be written to. Undo: streamkit broker add-perm {name}")
         before: Draining | None = None
         try:
             async with asyncio.timeout(timeout):

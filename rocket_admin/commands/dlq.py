@@ -217,10 +217,10 @@ def drop(
     planned = cluster.run(lambda admin: drop_(admin, dry_run=True))
     count = sum(each.count for each in planned)
     if not is_dry and count:
-        confirm(f"Drop {count} dead letters of {group}?", is_sure=is_sure)
+        confirm(f"Drop {count} dead letter(s) of {group}?", is_sure=is_sure)
         planned = cluster.run(lambda admin: drop_(admin, dry_run=False))
     output.table(planned, _DROPPED)
-    output.say("Nothing was dropped." if is_dry or not count else f"Dropped {count} dead letters of {group}.")
+    output.say("Nothing was dropped." if is_dry or not count else f"Dropped {count} dead letter(s) of {group}.")
 
 
 class _Unreadable:
@@ -287,7 +287,7 @@ def _replay(
 def _topics(counts: Counter[str]) -> str:
     """Return the numbers of letters by topic as text."""
     texts = [f"{count:,} to {topic}" for topic, count in sorted(counts.items())]
-    return "no dead letters" if not texts else f"{counts.total():,} dead letters: {', '.join(texts)}"
+    return "no dead letters" if not texts else f"{counts.total():,} dead letter(s): {', '.join(texts)}"
 
 
 def _cause(type_: str | None, text: str | None) -> str | None:

@@ -163,7 +163,7 @@ def delete(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bo
             f"`streamkit group members {name}` shows them"
         )
     lag = "an unknown number of" if found.lag is None else f"{found.lag:,}"
-    confirm(f"Delete group {name}, which has {lag} messages to consume?", is_sure=is_sure)
+    confirm(f"Delete group {name}, which has {lag} message(s) to consume?", is_sure=is_sure)
 
     async def remove(admin: "Admin") -> None:
         await admin.delete_group(name)

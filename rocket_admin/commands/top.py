@@ -49,7 +49,7 @@ def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: 
             has_table = True
             output.table(found.groups[:most], _GROUPS)
         if len(found.groups) > most:
-            output.hint(f"{len(found.groups) - most:,} more groups; --most shows more.")
+            output.hint(f"{len(found.groups) - most:,} more group(s); --most shows more.")
         output.failures(found.failures, "what happens there is missing")
 
     cluster.show(look, output)
@@ -73,7 +73,7 @@ def previews(output: Output, most: int, every: float = PREVIEW_EVERY) -> "Callab
         groups.append(group)
         if time.monotonic() >= shown_at + every:
             output.preview(
-                by_lag(groups)[:most], _GROUPS, f"{len(groups):,} groups so far; the others are being asked."
+                by_lag(groups)[:most], _GROUPS, f"{len(groups):,} group(s) so far; the others are being asked."
             )
             shown_at = time.monotonic()
 

@@ -193,7 +193,7 @@ def update(
 
     left = cluster.run(unread)
     if left:
-        confirm(f"{left:,} messages of {name} are in queues that nobody could read. Go on?", is_sure=is_sure)
+        confirm(f"Nobody could read {left:,} message(s) of {name} any more. Go on?", is_sure=is_sure)
 
     async def change(admin: "Admin") -> "tuple[TopicOnBroker, ...]":
         from rocket_admin.topics import permission_bits, update_topic
@@ -220,7 +220,7 @@ def delete(*, name: str, cluster: ClusterConnection, output: Output, is_sure: bo
     found = cluster.run(look)
     messages = "an unknown number of" if found.messages is None else f"{found.messages:,}"
     groups = f", which {', '.join(found.groups)} consume" if found.groups else ""
-    confirm(f"Delete {found.kind.value} topic {name} with {messages} messages{groups}?", is_sure=is_sure)
+    confirm(f"Delete {found.kind.value} topic {name} with {messages} message(s){groups}?", is_sure=is_sure)
 
     async def remove(admin: "Admin") -> None:
         await admin.delete_topic(name)

@@ -159,7 +159,7 @@ class TableJournal:
             self._changed.set()
         if changes and _is_written_by_others(after, tables):
             logger.warning(
-                "%s: skipped %d changes: another broker has written the table since", self.path, len(changes)
+                "%s: skipped %d change(s): another broker has written the table since", self.path, len(changes)
             )
             return []
         return changes

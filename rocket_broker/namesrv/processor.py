@@ -216,14 +216,14 @@ class NameServerProcessor:
         """Keep producers from choosing a broker, before it is shut down."""
         name = command.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.wipe_write_perm(name)
-        logger.info("%s removed the write permission of %d topics of %s", connection.remote_address, count, name)
+        logger.info("%s removed the write permission of %d topic(s) of %s", connection.remote_address, count, name)
         return RemotingCommand.response(command, header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     def add_write_perm(self, connection: Connection, command: RemotingCommand) -> Steps:
         """Restore the write permission of a broker's topics."""
         name = command.header(AddWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.add_write_perm(name)
-        logger.info("%s restored the write permission of %d topics of %s", connection.remote_address, count, name)
+        logger.info("%s restored the write permission of %d topic(s) of %s", connection.remote_address, count, name)
         return RemotingCommand.response(command, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     # Topics
@@ -327,7 +327,7 @@ def _usable(broker_name: str, reported: Iterable[Registered]) -> Iterator[Regist
     for item in reported:
         if isinstance(item, TopicConfig) and not _is_usable(item):
             logger.warning(
-                "topic %r of broker %s gets no route: it has %d queues to read and %d to write; expected a name "
+                "topic %r of broker %s gets no route: it has %d queue(s) to read and %d to write; expected a name "
                 "without spaces and 0 to %d queues",
                 item.topic_name[:255], broker_name, item.read_queue_nums, item.write_queue_nums, MAX_QUEUES,
             )  # fmt: skip

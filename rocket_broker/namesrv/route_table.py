@@ -355,7 +355,7 @@ class RouteTable:
             yield
         if left_out:
             logger.warning(
-                "%d topics of broker %s get no route: of %d routes, the brokers of one host may have %d",
+                "%d topic(s) of broker %s get no route: of %d routes, the brokers of one host may have %d",
                 left_out, live.name, MAX_ROUTES, self._routes.quota,
             )  # fmt: skip
         if self.forget_missing_topics:

@@ -109,7 +109,7 @@ class _Kind:
         del self._left_out[""]
         peers = self._left_out.most_common(_PEERS_NAMED)
         about = f" ({', '.join(f'{count} about {peer}' for peer, count in peers)})" if peers else ""
-        text = "%d further lines of this kind were left out%s, the first: %s"
+        text = "%d further line(s) of this kind left out%s, the first: %s"
         return _record_like(first, text, total, about, first.msg)
 
 

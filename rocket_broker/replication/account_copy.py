@@ -100,7 +100,7 @@ class AccountCopy:
         _check_shown(account.secret_key for account in config.plain_access_configs)
         values = [_values(account) for account in config.plain_access_configs]
         if accounts.take_over(config.global_white_addrs, values):
-            logger.info("took over %d accounts of the master", len(values))
+            logger.info("took over %d account(s) of the master", len(values))
         self._copied = body, accounts.rules
 
 

@@ -107,7 +107,7 @@ class DelayService:
             waiting = self._store.max_offset(SCHEDULE_TOPIC, queue) - self._saved.get(queue + 1, 0)
             if queue >= self._levels.max_level and waiting > 0:
                 logger.warning(
-                    "delay level %d is not in messageDelayLevel any more: %d messages wait until it is added again",
+                    "delay level %d is not in messageDelayLevel any more: %d message(s) wait until it is added again",
                     queue + 1, waiting,
                 )  # fmt: skip
 

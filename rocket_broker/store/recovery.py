@@ -95,14 +95,14 @@ class RecoveryReport(msgspec.Struct):
             return f"the store is empty; {self.milliseconds} ms"
         parts = [
             f"the broker before was {how}",
-            f"read {self.records} messages from {self.read_from} to the end at {self.end}",
-            f"{self.queues} queues, {self.entries_taken_back} entries taken back, {self.entries_added} added",
-            f"{self.messages_indexed} messages indexed",
+            f"read {self.records} message(s) from {self.read_from} to the end at {self.end}",
+            f"{self.queues} queue(s); entries: {self.entries_taken_back} taken back, {self.entries_added} added",
+            f"{self.messages_indexed} message(s) indexed",
         ]
         if self.torn:
             parts.append(f"cut off a torn end ({self.torn})")
         if self.files_deleted:
-            parts.append(f"deleted {self.files_deleted} files behind the end")
+            parts.append(f"deleted {self.files_deleted} file(s) behind the end")
         return "; ".join(parts) + f"; {self.milliseconds} ms"
 
 

@@ -153,7 +153,7 @@ class Retention:
             if deleted:
                 await self._follow()
                 logger.info(
-                    "%s: deleted %d files of the commit log (%s); it begins at %d now",
+                    "%s: deleted %d file(s) of the commit log (%s); it begins at %d now",
                     settings.root,
                     deleted,
                     why,

@@ -73,7 +73,7 @@ class SubscriptionGroupTable(JournaledTable[SubscriptionGroupConfig]):
         try:
             self._put([SubscriptionGroupConfig(group_name=group) for group in groups])
         except OSError as e:  # on a full disk, clients that only read are still served
-            logger.error("could not write %d new consumer groups, trying again: %s", len(groups), e)
+            logger.error("could not write %d new consumer group(s), trying again: %s", len(groups), e)
 
     def _may_create(self, group: str) -> bool:
         return self._settings.auto_create_subscription_group and _is_legal(group)

@@ -126,7 +126,7 @@ class TransactionCheckService:
             if now - self._reported.get(group, now - HOUR_MS) >= HOUR_MS:
                 self._reported[group] = now
                 logger.warning(
-                    "no producer of group %s is online: %d half messages wait for one, for up to %d hours",
+                    "no producer of group %s is online: %d half message(s) wait for one, for up to %d hour(s)",
                     group,
                     number,
                     self._settings.transaction_producer_wait_hours,

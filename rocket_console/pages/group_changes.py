@@ -133,8 +133,8 @@ def _refusal(plan: MovePlan) -> str:
     """Return why the plan cannot be carried out; empty if it can."""
     if plan.members and isinstance(plan.target, int):
         return (
-            f"The group has {plan.members} connected members, which would overwrite offsets that are set to a number. "
-            "Stop them, or move the group to a time."
+            f"The group has {plan.members} connected member(s), which would overwrite offsets that are set to a "
+            "number. Stop them, or move the group to a time."
         )
     return ""
 
@@ -165,7 +165,7 @@ async def _delete(visit: Visit) -> Response:
     found = await show_group(visit.admin, group)
     if found.members:
         raise ValueError(
-            f"nothing was deleted: the group has {found.members} connected members, which would make it again; stop "
+            f"nothing was deleted: the group has {found.members} connected member(s), which would make it again; stop "
             "them first"
         )
     await visit.admin.delete_group(group)

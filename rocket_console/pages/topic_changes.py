@@ -99,7 +99,7 @@ async def _change(visit: Visit) -> Response:
         left = sum(queue.messages for queue in concerned if queue.queue >= readable)
         if left:
             raise ValueError(
-                f"{left:,} messages of {topic} are in queues that nobody could read any more: wait until they are "
+                f"nobody could read {left:,} message(s) of {topic} any more: wait until they are "
                 "consumed, or tick that you are sure"
             )
     perm = None if permission is None else _permission(permission)

@@ -169,7 +169,7 @@ class Arrivals(Generic[_Connection]):
         try:
             taken = self.take(received)
         except Exception:  # each connection is asked again, and only the one that causes the error is closed
-            logger.exception("requests of %d connections could not be handled together", len(received))
+            logger.exception("requests of %d connection(s) could not be handled together", len(received))
             taken = None
         if taken is None:
             taken = [_NOTHING] * len(received)

@@ -82,7 +82,7 @@ class BufferBudget:
             self._next_warning_at = now + _SECONDS_BETWEEN_WARNINGS
             logger.warning(
                 "closing the connection to %s: it has buffered %d bytes for %.1f s, all connections together %d; "
-                "%d connections closed for this reason so far",
+                "%d connection(s) closed for this reason so far",
                 largest.remote_address, buffered.size, now - buffered.since, before, self.closed,
                 extra=log_peer(largest.remote_address),
             )  # fmt: skip

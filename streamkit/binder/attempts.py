@@ -172,4 +172,5 @@ def after_requeue(delivery: Delivery, redeliveries: int, requeue: Requeue) -> Se
     limit = delivery.redelivery_limit
     if limit is None or redeliveries < limit:
         return requeue
-    return Reject(f"given up after {redeliveries} redeliveries; {requeue.reason}", cause=requeue.cause)
+    times = f"{redeliveries} redeliver{'y' if redeliveries == 1 else 'ies'}"
+    return Reject(f"given up after {times}; {requeue.reason}", cause=requeue.cause)

@@ -36,7 +36,7 @@ def write(server: ServerProcess, data: bytes, source: str) -> None:
 def counted(lines: list[str], text: str) -> int:
     """Return the number of events with this text according to the lines."""
     about = [line for line in lines if text in line]
-    left_out = [int(found[1]) for line in about if (found := re.search(r": (\d+) further lines of", line))]
+    left_out = [int(found[1]) for line in about if (found := re.search(r": (\d+) further line\(s\) of", line))]
     return len(about) - len(left_out) + sum(left_out)
 
 

@@ -134,7 +134,7 @@ def test_removed_level_keeps_its_messages(tmp_path: Path, caplog: pytest.LogCapt
 
     long = "1s " * 19 + "20s"
     with_tables(tmp_path, (long, before), ("1s", without), (long, after))
-    assert "delay level 20 is not in messageDelayLevel any more: 2 messages wait" in caplog.text
+    assert "delay level 20 is not in messageDelayLevel any more: 2 message(s) wait" in caplog.text
 
 
 def test_level_over_sockets(tmp_path: Path) -> None:

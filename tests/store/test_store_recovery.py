@@ -560,8 +560,8 @@ def test_recovery_report_is_a_sentence(disk: Disk) -> None:
     disk = disk.kill()
     overwrite(disk, log_file(disk), 2 * 106 + 88, b"?")
     assert str(disk.store().load()) == (
-        "the broker before was killed; read 1 messages from 106 to the end at 212; "
-        "1 queues, 2 entries taken back, 1 added; 1 messages indexed; "
+        "the broker before was killed; read 1 message(s) from 106 to the end at 212; "
+        "1 queue(s); entries: 2 taken back, 1 added; 1 message(s) indexed; "
         "cut off a torn end (the body of the record at 212 is damaged); 0 ms"
     )
     disk.close()

@@ -92,7 +92,7 @@ def _print(console: Console, load: Load, verdict: Verdict) -> None:
     for text, times in sorted(verdict.failures.items(), key=lambda item: -item[1])[:3]:
         console.print(Text(f"{times:,} × {text}", "red"))
     if verdict.foreign:
-        others = f"{verdict.foreign:,} messages of another load arrived."
+        others = f"{verdict.foreign:,} message(s) of another load arrived."
         console.print(Text(f"{others} If one is running, give each load a --group of its own.", "yellow"))
     if verdict.was_interrupted:
         console.print("Ctrl-C ended the sending.")

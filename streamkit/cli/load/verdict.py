@@ -63,11 +63,11 @@ class Verdict:
         if self.lost:
             numbers = ", ".join(map(str, self.first_lost))
             more = ", ..." if self.lost > len(self.first_lost) else ""
-            found.append(f"{self.lost} acknowledged messages were not received (numbers {numbers}{more})")
+            found.append(f"{self.lost} acknowledged message(s) not received (numbers {numbers}{more})")
         if self.disordered:
-            found.append(f"{self.disordered} messages arrived behind a later one of the same sender")
+            found.append(f"{self.disordered} message(s) arrived behind a later one of the same sender")
         if self.failed:
-            found.append(f"{self.failed} sends failed")
+            found.append(f"{self.failed} send(s) failed")
         return tuple(found)
 
 

@@ -242,7 +242,7 @@ def _change(
     verb, done, undone = words
     count = _done(database, lambda connection: count_over_limits(connection, selection))
     if count and not is_dry and not is_sure:
-        click.confirm(f"{verb} {count} messages?", abort=True, err=True)
+        click.confirm(f"{verb} {count} message(s)?", abort=True, err=True)
     now, shown, count = current_clock().now_ms(), list["OutboxRow"](), 0
     while rows := _done(database, functools.partial(act, selection=selection, now=now, dry_run=is_dry)):
         count += len(rows)
@@ -254,7 +254,7 @@ def _change(
     if not as_json:
         _print_rows(shown, as_json)
         more = f" The table shows the first {_MOST_SHOWN}." if count > _MOST_SHOWN else ""
-        click.echo(f"{f'Would {undone} {count} messages.' if is_dry else f'{count} messages are {done}.'}{more}")
+        click.echo(f"{f'Would {undone} {count} message(s).' if is_dry else f'{count} message(s) {done}.'}{more}")
 
 
 def _print_rows(rows: "Sequence[OutboxRow]", as_json: bool) -> None:

@@ -132,7 +132,7 @@ def take_answer(
             values["send_times"] = send_times + 1
             if send_times + 1 >= most:
                 values["message_status"] = str(MessageStatus.CONFIRMATION_RETRIES_EXCEEDED)
-                values["last_error"] = f"the consumer does not know the message after {send_times + 1} sends"
+                values["last_error"] = f"the consumer does not know the message after {send_times + 1} send(s)"
             else:
                 values |= {"pending": 1, "due_time": 0}
         elif status in known:

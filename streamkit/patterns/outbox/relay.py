@@ -206,7 +206,7 @@ class Relay:
         )
         if lost:
             logger.warning(
-                "The outbox of %r was claimed by another relay meanwhile; %d messages may be sent twice: %s",
+                "The outbox of %r was claimed by another relay meanwhile; %d message(s) may be sent twice: %s",
                 topic,
                 len(lost),
                 ", ".join(row.msgid for row in lost[:10]),

@@ -348,7 +348,7 @@ def test_each_failed_attempt_is_one_line_and_the_first_has_the_traceback(
     assert named(caplog) == [
         ("WARNING", f"{failed} 1 of 2, next in 1 s: {why}", True),
         ("WARNING", f"{failed} 2 and is delivered again, redelivery 1 of 1: {why}", False),
-        ("ERROR", f"{GIVEN_UP}, after 3 attempts: given up after 1 redeliveries; {why}. {FATE}", False),
+        ("ERROR", f"{GIVEN_UP}, after 3 attempts: given up after 1 redelivery; {why}. {FATE}", False),
     ]
     shown = ("binding", "destination", "group", "attempt", "redeliveries", "next_step", "error", "dead_letter")
     place = ("input", "orders", "kitchen")

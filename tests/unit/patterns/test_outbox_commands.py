@@ -55,12 +55,12 @@ def test_list_and_show(url: str) -> None:
 
 
 def test_dry_run_changes_nothing(url: str) -> None:
-    assert "Would send again 1 messages." in run(url, "resend", "o-1", "--dry-run")
+    assert "Would send again 1 message(s)." in run(url, "resend", "o-1", "--dry-run")
     assert status(url, "o-1") == "CONFIRMATION_RETRIES_EXCEEDED"
 
 
 def test_resend_and_rollback(url: str) -> None:
-    assert "1 messages are sent again." in run(url, "resend", "--topic", "orders", "--yes")
+    assert "1 message(s) sent again." in run(url, "resend", "--topic", "orders", "--yes")
     assert status(url, "o-1") == "NOT_CONSUMED"
     told = run(url, "rollback", "o-2", "--yes", fails=True)
     assert "message o-2 to orders is NOT_CONSUMED: only messages over a limit" in told
@@ -73,7 +73,7 @@ def test_many_messages_are_sent_again_in_slices(url: str) -> None:
         connection.executemany(ROW, [[f"many-{number}", "CONSUMPTION_RETRIES_EXCEEDED"] for number in range(2 * SLICE)])
     connection.close()
     told = run(url, "resend", "--topic", "orders", "--dry-run")
-    assert f"Would send again {2 * SLICE + 1} messages. The table shows the first 50." in told
+    assert f"Would send again {2 * SLICE + 1} message(s). The table shows the first 50." in told
     assert len(told.splitlines()) < 60
     engine = create_engine(url)
     with engine.begin() as connected:

@@ -51,16 +51,17 @@ def test_replay_asks_sends_and_keeps_an_account(terminal: Terminal, group: str, 
     """The same command again sends nothing."""
     topic = f"orders-of-{group}"
     dry = terminal.run(dlq, "replay", group, "--where", "FAILURE_TYPE=ValueError", "--dry-run")
-    assert dry.stdout == f"Would send 2 dead letters: 2 to {topic}.\n"
+    assert dry.stdout == f"Would send 2 dead letter(s): 2 to {topic}.\n"
     refused = terminal.run(dlq, "replay", group, answer="n\n")
     assert refused.exit_code == 1
-    assert f"Send 3 dead letters: 3 to {topic}? Every group of a topic receives them." in refused.stderr
+    assert f"Send 3 dead letter(s): 3 to {topic}? Every group of a topic receives them." in refused.stderr
     assert list(tmp_path.iterdir()) == []
     done = terminal.run(dlq, "replay", group, "--where", "FAILURE_TYPE=ValueError", answer="y\n")
-    assert (done.exit_code, done.stdout) == (0, f"Sent 2 dead letters: 2 to {topic}.\n")
+    assert (done.exit_code, done.stdout) == (0, f"Sent 2 dead letter(s): 2 to {topic}.\n")
     account = tmp_path / f"dead-letters-{group}.jsonl"
     assert [json.loads(line).get("topic") for line in account.read_text().splitlines()] == [None, topic, topic]
-    assert terminal.lines(dlq, "replay", group, "--yes") == [f"Sent 1 dead letters: 1 to {topic}. 2 were sent before."]
+    sent = f"Sent 1 dead letter(s): 1 to {topic}. 2 were sent before."
+    assert terminal.lines(dlq, "replay", group, "--yes") == [sent]
     assert terminal.lines(dlq, "replay", group, "--yes") == ["Sent no dead letters. 3 were sent before."]
     lines = terminal.lines(message, "tail", topic, "--from", "earliest", "--no-follow")
     assert sorted(line[-7:] for line in lines) == ["order 0", "order 1", "order 2"]
@@ -72,7 +73,7 @@ def test_drop_says_what_it_changes(terminal: Terminal, group: str) -> None:
     """It asks, and dropped letters are still there for who asks for them."""
     dry = terminal.run(dlq, "drop", group, "--dry-run")
     assert dry.stdout.splitlines()[-1] == "Nothing was dropped."
-    assert "Drop 3 dead letters" in terminal.run(dlq, "drop", group, answer="n\n").stderr
+    assert "Drop 3 dead letter(s)" in terminal.run(dlq, "drop", group, answer="n\n").stderr
     (done,) = terminal.json(dlq, "drop", group, "--yes")
     assert (done["from_offset"], done["to_offset"], done["count"]) == (0, 3, 3)
     assert terminal.json(dlq, "show", group) == []
@@ -103,7 +104,7 @@ def test_damaged_letter_is_passed_over(broker: ThreadedBroker, terminal: Termina
     causes = terminal.run(dlq, "show", group, "--json")
     assert (causes.exit_code, len(causes.stdout.splitlines())) == (1, 3)
     sent = terminal.run(dlq, "replay", group, "--yes")
-    assert (sent.exit_code, sent.stdout) == (1, f"Sent 4 dead letters: 4 to orders-of-{group}.\n")
+    assert (sent.exit_code, sent.stdout) == (1, f"Sent 4 dead letter(s): 4 to orders-of-{group}.\n")
     assert sent.stderr.count("at offset 3") == 1
     # It stays, and so does what comes after it: dead letters are dropped from the first one on.
     (left,) = [each for each in terminal.json(dlq, "list") if each["group"] == group]

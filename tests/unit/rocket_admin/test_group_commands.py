@@ -156,7 +156,7 @@ def test_deleted_group_is_gone_with_its_offsets(terminal: Terminal, names: tuple
     """It asks, and says how much is left to consume."""
     _, kitchen = names
     done = terminal.run(group, "delete", kitchen, answer="y\n")
-    assert f"Delete group {kitchen}, which has 2 messages to consume? [y/N]:" in done.stderr
+    assert f"Delete group {kitchen}, which has 2 message(s) to consume? [y/N]:" in done.stderr
     assert terminal.json(group, "list", kitchen) == []
     for command in (group, offset):
         assert f"group {kitchen} does not exist" in terminal.run(command, "show", kitchen).stderr

@@ -51,7 +51,7 @@ def test_rates_are_those_between_two_looks(terminal: Terminal, broker: ThreadedB
     rounds = ("--rounds", "2", "--every", "0.1")
     assert [line.split()[0] for line in terminal.lines(top, *rounds)] == ["GROUP", "audit", "kitchen"] * 2
     assert [row["group"] for row in terminal.json(top, *rounds)] == ["audit", "kitchen"] * 2
-    assert "1 more groups" in terminal.run(top, "--rounds", "1", "--most", "1").stderr
+    assert "1 more group(s)" in terminal.run(top, "--rounds", "1", "--most", "1").stderr
     for columns in (80, 200):
         assert max(map(len, terminal.lines(top, "--rounds", "1", columns=columns))) <= columns
 

@@ -97,7 +97,7 @@ def test_topic_is_created_shown_changed_and_deleted(terminal: Terminal) -> None:
     assert (settings["write_queues"], settings["read_queues"], settings["permission"]) == (4, 5, "r")
     assert settings["message_type"] == "FIFO"
     done = terminal.run(topic, "delete", "teas", answer="y\n")
-    assert "Delete normal topic teas with 6 messages? [y/N]:" in done.stderr
+    assert "Delete normal topic teas with 6 message(s)? [y/N]:" in done.stderr
     assert "no route for topic 'teas': it does not exist" in terminal.run(topic, "show", "teas").stderr
 
 
@@ -133,7 +133,7 @@ def test_queues_with_messages_are_not_made_unreadable_without_a_question(termina
     terminal.lines(topic, "create", "cakes", "--queues", "2")
     asyncio.run(send(terminal.name_server, "cakes", 2))
     done = terminal.run(topic, "update", "cakes", "--queues", "1", answer="\n")
-    assert "1 messages of cakes are in queues that nobody could read. Go on? [y/N]:" in done.stderr
+    assert "Nobody could read 1 message(s) of cakes any more. Go on? [y/N]:" in done.stderr
     assert len(terminal.json(topic, "stats", "cakes")) == 2
     terminal.lines(topic, "delete", "cakes", "--yes")
 

@@ -56,7 +56,7 @@ def test_log_lines_per_address_are_limited_and_the_rest_is_counted(
     assert written.lines[:10] == [f"WARNING refused {number}" for number in range(10)]
     assert written.lines[10:] == [
         "WARNING refused 7",
-        "WARNING 990 further lines of this kind were left out (990 about 10.0.0.7), the first: refused 10",
+        "WARNING 990 further line(s) of this kind left out (990 about 10.0.0.7), the first: refused 10",
     ]
 
 
@@ -68,7 +68,7 @@ def test_log_lines_per_call_site_are_limited_across_addresses(
         refuse(log, number, f"2001:db8::{number:x}")
     bounded.end_minute()
     assert len(written.lines) == 101
-    assert written.lines[-1] == ("WARNING 9900 further lines of this kind were left out, the first: refused 100")
+    assert written.lines[-1] == ("WARNING 9900 further line(s) of this kind left out, the first: refused 100")
 
 
 def test_log_lines_without_an_address_are_limited_per_call_site(
@@ -82,7 +82,7 @@ def test_log_lines_without_an_address_are_limited_per_call_site(
     assert len(written.lines) == 102
     assert written.lines[100:] == [
         "ERROR the disk is full",
-        "WARNING 50 further lines of this kind were left out, the first: refused 100",
+        "WARNING 50 further line(s) of this kind left out, the first: refused 100",
     ]
 
 
@@ -103,7 +103,7 @@ def test_record_that_cannot_be_formatted_does_not_raise(
     bounded.end_minute()
     assert written.lines[MOST_OF_A_PEER:] == [
         "WARNING others go on",
-        "WARNING 3 further lines of this kind were left out (3 about 10.0.0.7), the first: refused %r",
+        "WARNING 3 further line(s) of this kind left out (3 about 10.0.0.7), the first: refused %r",
     ]
 
 
@@ -117,14 +117,14 @@ def test_log_limits_are_reset_every_minute(log: logging.Logger, bounded: Bounded
                     refuse(log, number, "10.0.0.7")
                 assert len(written.lines) == 10
                 await asyncio.sleep(MINUTE + 1)
-                assert "2 further lines" in written.lines.pop()
+                assert "2 further line(s)" in written.lines.pop()
                 written.lines.clear()
             for number in range(11):
                 refuse(log, number, "10.0.0.7")
 
     with VirtualTime() as time:
         time.run(main())
-    assert "1 further lines" in written.lines[-1]
+    assert "1 further line(s)" in written.lines[-1]
     assert len(written.lines) == 11
 
 
@@ -143,7 +143,7 @@ def test_traceback_is_logged_or_suppressed_with_its_record(
         "Traceback (most recent call last):",
     ]
     assert written.lines[10] == (
-        "ERROR 1 further lines of this kind were left out (1 about 10.0.0.7), the first: a handler failed"
+        "ERROR 1 further line(s) of this kind left out (1 about 10.0.0.7), the first: a handler failed"
     )
 
 

@@ -74,7 +74,7 @@ def test_journal_of_an_older_table_is_ignored(tmp_path: Path, caplog: pytest.Log
     file.write_bytes(json.dumps(written).encode())
     with caplog.at_level(logging.WARNING):
         assert "orders" not in topics(tmp_path)
-    assert "skipped 1 changes: another broker has written the table since" in caplog.text
+    assert "skipped 1 change(s): another broker has written the table since" in caplog.text
 
 
 def test_journal_applies_to_the_last_table_we_wrote(tmp_path: Path) -> None:

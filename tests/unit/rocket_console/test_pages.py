@@ -176,7 +176,7 @@ def test_queues_with_messages_are_not_taken_away_without_a_tick(browser: Browser
     """Nobody could read them any more."""
     refused = browser.submit("/topics/orders/settings", queues="1")
     assert refused.status_code == 400
-    assert "are in queues that nobody could read any more" in text_of(refused.text)
+    assert "message(s) of orders any more: wait" in text_of(refused.text)
     assert "broker-a 4 4 rw" in browser.facts("/topics/orders")
 
 

@@ -47,7 +47,7 @@ def test_lost_messages_are_acknowledged_and_never_received() -> None:
     assert (accounts.unreceived, list(accounts.lost())) == (1, [0])
     verdict = judge(accounts, False, 1.0, 0.0, was_interrupted=False)
     assert (verdict.lost, verdict.first_lost, verdict.failures) == (1, (0,), {"refused": 1})
-    assert verdict.complaints == ("1 acknowledged messages were not received (numbers 0)", "1 sends failed")
+    assert verdict.complaints == ("1 acknowledged message(s) not received (numbers 0)", "1 send(s) failed")
 
 
 def test_second_arrival_is_a_duplicate_and_breaks_no_order() -> None:
