@@ -10,11 +10,12 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, TypeAdapter, Validatio
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from streamkit.config.setting_values import EntryError, InvalidSettingsError, Problem, Reader
+from streamkit.config.setting_values import NO_DURATION, EntryError, InvalidSettingsError, Problem, Reader
 
 __all__ = ["model_reader", "pydantic_fields", "read_by_pydantic", "validated"]
 
 _PLACEHOLDER: Final = object()
+_WRONG_DURATIONS: Final = ("time_delta_parsing", "time_delta_type")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -93,4 +94,6 @@ def _problem(details: ErrorDetails) -> Problem:
     error = details.get("ctx", {}).get("error")
     entry = (error.name,) if isinstance(error, EntryError) else ()
     text = details["msg"].removeprefix("Value error, ").replace("Input should be ", "expected ", 1)
+    if details["type"] in _WRONG_DURATIONS and isinstance(details["input"], str):
+        text = NO_DURATION  # pydantic names the class and the place in the text, but no example
     return Problem((*details["loc"], *entry), text, is_missing=details["type"] == "missing")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DURATION_LIMIT",
+    "NO_DURATION",
     "After",
     "Before",
     "EntryError",
@@ -44,6 +45,8 @@ _SPACES: Final = "\t\n\v\f\r \x85\xa0\u2028\u2029\u3000"
 """What may stand around a number; `str.strip` without it removes some control characters, too."""
 DURATION_LIMIT: Final = f"expected a duration of at most {timedelta.max.days}d"
 """The reason why a longer duration is refused: Python's `timedelta` cannot hold it."""
+NO_DURATION: Final = "expected a valid duration in ISO 8601, such as PT10S or P1DT12H"
+"""The reason why a text is refused that is no duration."""
 _ISO_DURATION: Final = re.compile(
     r"(?P<sign>[+-])?P(?=.)(?:(?P<years>\d+)Y)?(?:(?P<months>\d+)M)?(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,9})?)S)?)?",
@@ -256,7 +259,7 @@ def _timedelta(value: object) -> timedelta:
         return value
     found = _ISO_DURATION.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError("expected a valid duration in ISO 8601, such as PT10S or P1DT12H")
+        raise ValueError(NO_DURATION)
     amounts = {unit: float((found[unit] or "0").replace(",", ".")) for unit in _UNITS}
     days = 365 * amounts.pop("years") + 30 * amounts.pop("months") + amounts.pop("days")
     try:

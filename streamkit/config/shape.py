@@ -245,6 +245,11 @@ def _declared(model: AnyModel) -> tuple[Iterable[DeclaredField], bool]:
     """Return the fields of a model, and whether it ignores unknown keys."""
     if issubclass(model, SettingsModel):
         return fields_of(model).values(), model.ignores_unknown
+    if not is_pydantic(model):
+        raise TypeError(
+            f"{model.__qualname__} is no model of settings: derive it from pydantic's BaseModel, or from "
+            "streamkit.config.settings_model.SettingsModel"
+        )
     from streamkit.config.pydantic_models import pydantic_fields
 
     return pydantic_fields(model), model.model_config.get("extra") == "ignore"

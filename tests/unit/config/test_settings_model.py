@@ -357,6 +357,29 @@ def test_bounds_within_a_union_count() -> None:
         Own.model_validate({"size": "-1"})
 
 
+def test_duration_of_a_model_of_pydantic_has_our_error() -> None:
+    """pydantic names the class and the place in the text, but no example."""
+
+    class Own(BaseModel):
+        pause: timedelta
+
+    environment = Environment.load(variables={}, config_location="optional:/none", overrides={"x.pause": "5s"})
+    with pytest.raises(ConfigurationErrors, match=r"x\.pause=5s: expected a valid duration in ISO 8601, such as PT10S"):
+        environment.bind("x", Own)
+
+
+def test_dataclass_cannot_be_bound() -> None:
+    """The error says what can."""
+
+    @dataclass
+    class Own:
+        size: int = 1
+
+    environment = Environment.load(variables={}, config_location="optional:/none")
+    with pytest.raises(TypeError, match=r"Own is no model of settings: derive it from pydantic's BaseModel"):
+        environment.bind("x", Own)  # type: ignore[type-var]
+
+
 def test_models_of_pydantic_are_read_as_well() -> None:
     """As an application's own settings, with marks and durations of the framework, and as a group within others."""
 
