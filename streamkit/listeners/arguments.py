@@ -25,7 +25,7 @@ from streamkit.errors import ConfigurationError, MessageConversionError
 from streamkit.listeners.listener import Header, Headers, Payload
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
-from streamkit.messaging.message_converter import type_name
+from streamkit.messaging.message_converter import type_name, without_none
 
 __all__ = [
     "ArgumentPlan",
@@ -217,13 +217,14 @@ class _Planner:
             getter = self._marked(parameter, type_, mark)
             if getter is not None:
                 return getter
-        if type_ is MessageHeaders:
+        given = without_none(type_)  # these are never None
+        if given is MessageHeaders:
             return _headers
-        if type_ is Acknowledgment:
+        if given is Acknowledgment:
             self._takes_acknowledgment = True
             return _acknowledgment
-        if type_ is Message or get_origin(type_) is Message:
-            return self._message(parameter, type_)
+        if given is Message or get_origin(given) is Message:
+            return self._message(parameter, given)
         if isinstance(type_, type) and issubclass(type_, Message):
             raise self._wrong(f"takes a {type_.__name__}, which only error channels carry: use @error_listener")
         return self._payload(parameter, type_)

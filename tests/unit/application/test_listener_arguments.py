@@ -197,6 +197,26 @@ def test_unsupported_annotation_is_an_error_at_startup(
     assert f"{__file__}:" in str(caught.value)
 
 
+def test_what_is_never_missing_may_be_optional(app: StreamApplication, test: Start) -> None:
+    """A default serves callers of the function, such as tests."""
+    seen: list[object] = []
+
+    @app.stream_listener("a")
+    async def listener(
+        message: Message[Plain] | None,
+        headers: MessageHeaders | None = None,
+        acknowledgment: Acknowledgment | None = None,
+    ) -> None:
+        assert message is not None
+        assert headers is not None
+        assert acknowledgment is not None
+        acknowledgment.accept()
+        seen.extend([message.payload, headers["colour"]])
+
+    test().input("a").send(Plain(1), {"colour": "red"})
+    assert seen == [Plain(1), "red"]
+
+
 def test_payload_parameter_can_be_marked(app: StreamApplication, test: Start) -> None:
     """Payload() marks it."""
     seen: list[str] = []
