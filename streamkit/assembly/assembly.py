@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
 
 from streamkit.assembly.anonymous_groups import log_anonymous_inputs
 from streamkit.assembly.collector import Collector
@@ -39,7 +39,7 @@ from streamkit.listeners.advice import (
     WatchedThreads,
     advised_outputs,
 )
-from streamkit.listeners.arguments import ProviderLookup, describe, plan_arguments
+from streamkit.listeners.arguments import ProviderLookup, annotations_of, describe, plan_arguments
 from streamkit.listeners.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.listeners.binding_interfaces import (
     Direction,
@@ -181,10 +181,10 @@ class Assembly:
         """Return an instance of a class of listeners; its constructor gets the objects that its annotations ask for.
 
         Raises:
-            ConfigurationError: The application has no object for a parameter.
+            ConfigurationError: The application has no object for a parameter, or an annotation cannot be resolved.
         """
         signature = inspect.signature(kind)
-        hints = get_type_hints(vars(kind)["__init__"], include_extras=True) if signature.parameters else {}
+        hints = annotations_of(kind.__init__) if signature.parameters else {}  # type: ignore[misc]  # perhaps inherited
         arguments: dict[str, object] = {}
         for parameter in signature.parameters.values():
             found, value = self._injected(parameter, hints.get(parameter.name, Any))

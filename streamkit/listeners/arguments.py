@@ -128,9 +128,13 @@ def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
         written = getattr(_innermost(function), "__annotations__", {})
         guilty = [name for name, text in written.items() if isinstance(text, str) and str(error.name) in text]
         raise ConfigurationError(
-            f"listener {describe(function)} has an annotation that cannot be resolved, of "
-            f"{' and '.join(map(repr, guilty)) or 'the class or function that it wraps'}: {error}"
+            f"{describe(function)} has an annotation that cannot be resolved, of "
+            f"{' and '.join(map(repr, guilty)) or 'the class or function that it wraps'}: {error}. Annotations are "
+            "read at run time: import or define the name at the top level of the module, and not only under "
+            "`if TYPE_CHECKING`"
         ) from error
+    except (AttributeError, SyntaxError, TypeError) as error:  # of an annotation that is text
+        raise ConfigurationError(f"{describe(function)} has an annotation that cannot be resolved: {error}") from error
 
 
 def lists_messages(function: Callable[..., object]) -> bool:

@@ -144,6 +144,10 @@ def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # n
     """Have an annotation that is no type."""
 
 
+def missing_attribute(payload: "dataclasses.Nothing") -> None:  # type: ignore[name-defined]
+    """Have an annotation whose module lacks the name."""
+
+
 def header_as_annotation(payload: str, key: Header("k")) -> None:  # type: ignore[valid-type]
     """Annotate a parameter with a marker alone, without a type."""
 
@@ -181,7 +185,8 @@ def provide_without_provider(payload: str, repository: Annotated[NotJson, Provid
         (header_as_annotation, r"'key' with a marker in place of its type: write Annotated\[..., Header\(name='k', "),
         (header_without_parentheses, r"'key' with a marker in place of its type: write Annotated\[..., Header\(\)\]"),
         (variadic, r"takes \*payloads: str; name each argument"),
-        (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined"),
+        (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined. .*TYPE_CHECKING"),
+        (missing_attribute, "cannot be resolved: .*has no attribute 'Nothing'"),
         (unreadable, "cannot be given its parameter 'payload': .*NotJson is neither a dataclass"),
         (unreadable_message, "cannot be given its parameter 'message': .*NotJson is neither a dataclass"),
         (odd_header, "takes header 'value' as .*NotJson'>, to which no header can be converted"),
