@@ -181,6 +181,12 @@ def _made_of_class(mark: object) -> object:
     return next((kind() for kind in _MARKERS if mark is kind), mark)
 
 
+def _is_constraint(mark: object) -> bool:
+    """Return whether metadata of an annotation constrains values; converters read values by the type alone."""
+    of_library = type(mark).__module__.partition(".")[0] in ("annotated_types", "msgspec", "pydantic")
+    return of_library and bool(getattr(mark, "metadata", True))  # pydantic's Field may be a description alone
+
+
 _MARKERS: Final = (Header, Headers, Payload)
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -216,6 +222,12 @@ class _Planner:
             raise self._wrong(
                 f"has parameter {parameter.name!r} with a marker in place of its type: write "
                 f"Annotated[..., {marker}] with the type first"
+            )
+        constraint = next(filter(_is_constraint, getattr(hint, "__metadata__", ())), None)
+        if constraint is not None:
+            raise self._wrong(
+                f"has parameter {parameter.name!r} with the constraint {constraint!r}, which would have no effect: "
+                "declare it for a field of a model, or check the value in the listener"
             )
         for mark in marks_of(parameter, hint):
             getter = self._marked(parameter, type_, mark)

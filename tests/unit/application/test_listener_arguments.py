@@ -172,6 +172,14 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
     """Take a header of a type that headers cannot have."""
 
 
+def constrained(payload: Annotated[int, pydantic.Field(gt=3)]) -> None:
+    """Take a payload whose constraint no converter reads."""
+
+
+def constrained_header(payload: str, size: Annotated[pydantic.PositiveInt, Header()]) -> None:
+    """Take a header with such a constraint."""
+
+
 def provide_without_provider(payload: str, repository: Annotated[NotJson, Provide]) -> None:
     """Take an object of a container, without saying which."""
 
@@ -179,6 +187,8 @@ def provide_without_provider(payload: str, repository: Annotated[NotJson, Provid
 @pytest.mark.parametrize(
     ("listener", "text"),
     [
+        (constrained, r"'payload' with the constraint FieldInfo.*, which would have no effect: declare it for a field"),
+        (constrained_header, r"'size' with the constraint Gt\(gt=0\)"),
         (provide_without_provider, r"'repository': Provide names no provider: write Provide\[...\] with one of a"),
         (two_payloads, "has two parameters for the payload, 'first' and 'second'"),
         (two_payloads, r'mark the other with Annotated\[str, Header\("second"\)\] or Annotated'),
@@ -200,6 +210,18 @@ def test_unsupported_annotation_is_an_error_at_startup(
     with pytest.raises(ConfigurationError, match=text) as caught:
         test()
     assert f"{__file__}:" in str(caught.value)
+
+
+def test_description_of_a_parameter_is_no_constraint(app: StreamApplication, test: Start) -> None:
+    """It has no effect on values."""
+    seen: list[int] = []
+
+    @app.stream_listener("a")
+    async def listener(size: Annotated[int, pydantic.Field(description="in metres"), "a note"]) -> None:
+        seen.append(size)
+
+    test().input("a").send(7)
+    assert seen == [7]
 
 
 def test_what_is_never_missing_may_be_optional(app: StreamApplication, test: Start) -> None:
