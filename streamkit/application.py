@@ -83,8 +83,8 @@ class StreamApplication(ApplicationSetup):
         """Create an application; nothing is read or connected until it starts.
 
         Args:
-            sources: Modules, classes and objects whose decorated functions are listeners. A class is instantiated when
-                the application starts; its constructor gets the objects that its annotations ask for.
+            sources: Decorated functions, and modules, classes and objects with such functions. A class is instantiated
+                when the application starts; its constructor gets the objects that its annotations ask for.
             config_location: Settings files or directories, in place of those in the current directory.
             properties: Settings that take precedence over all others.
             args: Settings as command-line arguments (`--key=value`); :meth:`run` uses the arguments of the process if

@@ -12,7 +12,7 @@ those stored on targets and those registered with the application.
 
 from typing import Any, Final, TypeVar, cast
 
-__all__ = ["declarations_on", "declare"]
+__all__ = ["declarations_on", "declare", "own_declarations"]
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -21,9 +21,23 @@ _ATTRIBUTE: Final = "__streamkit_declarations__"
 
 
 def declare(target: T, *declarations: object) -> T:
-    """Store declarations on a function or a class, in front of the existing ones; return the target."""
-    setattr(target, _ATTRIBUTE, (*declarations, *declarations_on(target, object)))
+    """Store declarations on a function or a class, in front of the existing ones; return the target.
+
+    Those of a static or class method are stored on its function, as if the decorators were in the other order.
+    """
+    holder = target.__func__ if isinstance(target, staticmethod | classmethod) else target
+    setattr(holder, _ATTRIBUTE, (*declarations, *declarations_on(holder, object)))
     return target
+
+
+def own_declarations(target: object) -> tuple[object, ...]:
+    """Return the declarations that are stored on an object itself, and not on its class."""
+    try:
+        own: dict[str, Any] = object.__getattribute__(target, "__dict__")
+    except AttributeError:
+        return ()
+    found: tuple[object, ...] = own.get(_ATTRIBUTE, ())
+    return found
 
 
 def declarations_on(target: object, kind: type[D]) -> tuple[D, ...]:

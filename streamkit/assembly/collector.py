@@ -1,11 +1,12 @@
 """Collection of an application's declarations: those made on the application itself, and those of its sources."""
 
 from collections.abc import Callable, Iterator
-from inspect import getmembers_static
-from types import FunctionType, ModuleType
+from inspect import getattr_static, getmembers_static
+from types import FunctionType, MethodType, ModuleType
+from typing import TypeGuard
 
 from streamkit.assembly.registrations import Declared, Registrations
-from streamkit.declarations import declarations_on
+from streamkit.declarations import declarations_on, own_declarations
 from streamkit.listeners.binding_interfaces import EnabledBinding, declares_channels
 from streamkit.listeners.listener import SendTo, TransactionGroup
 
@@ -40,12 +41,15 @@ class Collector:
     def _declared_by(self, source: object) -> Iterator[Declared]:
         """Yield the declarations of a source.
 
-        A source is a module with its classes, a binding interface, a class of listeners, or an object. A function or a
-        class that several sources have is collected once.
+        A source is a module with its classes, a binding interface, a class of listeners, an object or a function. A
+        function or a class that several sources have is collected once.
         """
         if isinstance(source, ModuleType):
             for kind in _classes_of(source):
                 yield from self._declared_by(kind)
+        elif _is_listener(source) or (isinstance(source, MethodType) and _is_listener(source.__func__)):
+            yield from self._declared_on(source)
+            return
         elif isinstance(source, type):
             if source in self._classes:  # a module that is a source may define it, too
                 return
@@ -65,14 +69,20 @@ class Collector:
             yield Declared(source, group)
         functions = list(_decorated_in(source))
         if not functions and not groups and not _has_bindings(source):
+            self._fail(_nothing_in(source))
+        for name, base in _undecorated_overrides(kind):
             self._fail(
-                f"{source!r} has neither listeners nor binding interfaces: remove it, or decorate functions in it"
+                f"{kind.__qualname__}.{name} overrides the decorated method of {base.__qualname__}, but is not "
+                "decorated itself, so it would not be called: decorate it as well"
             )
         for function in functions:
-            if function not in self._functions:  # a module may import functions of another source
-                self._functions.append(function)
-                for declaration in declarations_on(function, object):
-                    yield Declared(function, declaration)
+            yield from self._declared_on(function)
+
+    def _declared_on(self, function: Callable[..., object]) -> Iterator[Declared]:
+        if function not in self._functions:  # a module may import functions of another source
+            self._functions.append(function)
+            for declaration in declarations_on(function, object):
+                yield Declared(function, declaration)
 
 
 def _enabled_by(kind: type) -> Iterator[Declared]:
@@ -103,18 +113,59 @@ def _is_decorated(target: object) -> bool:
 
 def _has_listeners(kind: type) -> bool:
     """Return whether a class has decorated methods."""
-    members = (value for _, value in getmembers_static(kind))
-    return any(_is_decorated(getattr(value, "__func__", value)) for value in members)
+    return any(True for _ in _decorated_members(kind))
 
 
 def _decorated_in(source: object) -> Iterator[Callable[..., object]]:
     """Yield the decorated functions of a module, or the decorated methods of an object, bound to the object."""
     if isinstance(source, ModuleType):
         for value in vars(source).values():
-            if isinstance(value, FunctionType) and value.__module__ == source.__name__ and _is_decorated(value):
+            if _is_listener(value) and _module_of(value, source) == source.__name__:
                 yield value
         return
-    for name, value in getmembers_static(type(source)):
-        function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-        if isinstance(function, FunctionType) and _is_decorated(function):
-            yield getattr(source, name)
+    for name in _decorated_members(type(source)):
+        yield getattr(source, name)
+
+
+def _module_of(function: Callable[..., object], found_in: ModuleType) -> str:
+    """Return the name of the module that defines a function; a partial or another object has none of its own."""
+    if isinstance(function, FunctionType):
+        return function.__module__
+    own: str = vars(function).get("__module__", found_in.__name__)
+    return own
+
+
+def _decorated_members(kind: type) -> Iterator[str]:
+    for name, value in getmembers_static(kind):
+        if _is_listener(_function_of(value)):
+            yield name
+
+
+def _function_of(member: object) -> object:
+    return member.__func__ if isinstance(member, staticmethod | classmethod) else member
+
+
+def _is_listener(value: object) -> TypeGuard[Callable[..., object]]:
+    """Return whether a function, or another object that can be called, is decorated; `send_to` alone does not count."""
+    if isinstance(value, type) or not callable(value):
+        return False
+    return any(not isinstance(each, SendTo) for each in own_declarations(value))
+
+
+def _undecorated_overrides(kind: type) -> Iterator[tuple[str, type]]:
+    """Yield the names of methods that override a decorated one without being decorated, with the other's class."""
+    for base in kind.__mro__[1:]:
+        for name, value in vars(base).items():
+            if _is_listener(_function_of(value)) and not _is_listener(_function_of(getattr_static(kind, name))):
+                yield name, base
+
+
+def _nothing_in(source: object) -> str:
+    """Return the error for a source in which nothing is declared."""
+    if isinstance(source, str):
+        return f"{source!r} is text, and no source of listeners: import the module, and pass the module itself"
+    if isinstance(source, list | tuple | set | frozenset):
+        return f"a {type(source).__name__} is no source of listeners: pass its items as arguments of their own"
+    if isinstance(source, FunctionType):
+        return f"{source.__qualname__} is not decorated: decorate it with streamkit.stream_listener or a like decorator"
+    return f"{source!r} has neither listeners nor binding interfaces: remove it, or decorate functions in it"

@@ -42,7 +42,7 @@ class Registrations:
     """The listeners, interfaces and callbacks of an application before it starts.
 
     Attributes:
-        sources: Modules, classes and objects with decorated functions.
+        sources: Decorated functions, and modules, classes and objects with such functions.
         declared: The declarations made by the application's own decorators and methods, in order.
         routing_callback: The routing function's callback, or None.
         interceptors: The interceptors of channels whose names match a pattern.

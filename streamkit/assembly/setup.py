@@ -17,6 +17,7 @@ from streamkit.listeners.listener import (
     Listener,
     TransactionGroup,
     name_of,
+    refuse_class,
     send_to,
 )
 from streamkit.messaging.interceptor import ChannelInterceptor
@@ -131,7 +132,7 @@ class ApplicationSetup:
         self._registrations.declare(self, *map(EnabledBinding, interfaces))
 
     def include(self, *sources: object) -> None:
-        """Add modules, classes or objects with decorated functions."""
+        """Add decorated functions, and modules, classes or objects with such functions."""
         self._registrations.sources.extend(sources)
 
     def on_new_destination(
@@ -202,11 +203,12 @@ class ApplicationSetup:
 
 
 def _check_function(function: Callable[..., object]) -> None:
-    """Refuse a function defined in the body of a class: there is no object to call it on.
+    """Refuse a class, and a function defined in the body of a class: there is no object to call it on.
 
     Raises:
-        TypeError: The function is such a method.
+        TypeError: The function is such a method, or a class.
     """
+    refuse_class(function)
     scope = function.__qualname__.rpartition(".")[0] if isinstance(function, FunctionType) else ""
     if scope and not scope.endswith("<locals>"):
         raise TypeError(

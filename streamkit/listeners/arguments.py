@@ -112,7 +112,8 @@ def describe(function: Callable[..., object]) -> str:
     """Return the listener's name for errors: its module, its qualified name, and its file and line."""
     innermost = _innermost(function)
     code = getattr(innermost, "__code__", None)
-    name = f"{innermost.__module__}.{getattr(innermost, '__qualname__', innermost)}"
+    module = getattr(innermost, "__module__", None) or "builtins"  # methods of Python's own classes have none
+    name = f"{module}.{getattr(innermost, '__qualname__', innermost)}"
     return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "error_listener",
     "name_of",
     "outputs_on",
+    "refuse_class",
     "send_to",
     "stream_listener",
     "transaction_listener",
@@ -149,7 +150,7 @@ def stream_listener(
             ``Header("order-id")``, a function of the message, or ``"message-id"`` for the id that its sender gave it.
             False handles every delivery; None does as ``streamkit.inbox.idempotent-by`` says.
     """
-    return _noted(Listener(name_of(binding), condition, copy_headers, idempotent_by))
+    return _noted_on_function(Listener(name_of(binding), condition, copy_headers, idempotent_by))
 
 
 def send_to(*bindings: BindingName) -> Callable[[F], F]:
@@ -166,7 +167,7 @@ def send_to(*bindings: BindingName) -> Callable[[F], F]:
     """
     if not bindings:
         raise TypeError("send_to needs the name of a binding")
-    return _noted(*(SendTo(name_of(binding)) for binding in bindings))
+    return _noted_on_function(*(SendTo(name_of(binding)) for binding in bindings))
 
 
 def error_listener(channel: str = "errorChannel") -> Callable[[F], F]:
@@ -177,7 +178,7 @@ def error_listener(channel: str = "errorChannel") -> Callable[[F], F]:
     Args:
         channel: The error channel's name.
     """
-    return _noted(ErrorListener(channel))
+    return _noted_on_function(ErrorListener(channel))
 
 
 def transaction_listener(group: str) -> Callable[[F], F]:
@@ -210,5 +211,26 @@ def outputs_on(function: object) -> tuple[str, ...]:
     return tuple(each.binding for each in declarations_on(function, SendTo))
 
 
+def refuse_class(target: object) -> None:
+    """Refuse a class where a function is decorated.
+
+    Raises:
+        TypeError: The target is a class.
+    """
+    if isinstance(target, type):
+        raise TypeError(
+            f"{target.__qualname__} is a class: decorate its methods with streamkit.stream_listener, and give the "
+            "class to the application"
+        )
+
+
 def _noted(*declarations: object) -> Callable[[F], F]:
     return lambda target: declare(target, *declarations)
+
+
+def _noted_on_function(*declarations: object) -> Callable[[F], F]:
+    def note(target: F) -> F:
+        refuse_class(target)
+        return declare(target, *declarations)
+
+    return note

@@ -1,9 +1,12 @@
 """Sources of listeners and bindings: modules, classes, objects, interfaces."""
 
+import functools
+import re
 import threading
 import types
 from collections.abc import Callable
-from typing import Annotated
+from functools import partial
+from typing import Annotated, ClassVar
 
 import pytest
 from dependency_injector import containers, providers
@@ -25,6 +28,7 @@ from streamkit import (
     send_to,
     stream_listener,
 )
+from streamkit.errors import ConfigurationError
 
 MakeApplication = Callable[..., StreamApplication]
 
@@ -58,6 +62,113 @@ def test_class_that_is_a_source_twice_is_instantiated_once(make_app: MakeApplica
     with make_app(module, SpringStyle).test() as test:
         test.input("input").send("hello")
         assert [message.payload for message in test.output("output").receive_all(str)] == ["HELLO"]
+
+
+class OddlyDecorated:
+    """Static and class methods with the decorators in either order, and a cached method."""
+
+    seen: ClassVar[list[str]] = []
+
+    @stream_listener("a")
+    @staticmethod
+    def outside(text: str) -> None:
+        """Listen."""
+        OddlyDecorated.seen.append(f"outside {text}")
+
+    @classmethod
+    @stream_listener("b")
+    def inside(cls, text: str) -> None:
+        """Listen."""
+        cls.seen.append(f"inside {text}")
+
+    @functools.lru_cache  # noqa: B019
+    @stream_listener("c")
+    def cached(self, text: str) -> None:
+        """Listen."""
+        self.seen.append(f"cached {text}")
+
+
+def test_decorators_of_methods_may_be_in_any_order(make_app: MakeApplication) -> None:
+    """A listener that is not found loses messages without a word."""
+    OddlyDecorated.seen.clear()
+    with make_app(OddlyDecorated).test() as test:
+        for name in "abc":
+            test.input(name).send(name)
+    assert OddlyDecorated.seen == ["outside a", "inside b", "cached c"]
+
+
+def note_of(who: str, seen: list[str], text: str) -> None:
+    """Note what was heard."""
+    seen.append(f"{who} {text}")
+
+
+class Noting:
+    """A callable object."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen = seen
+
+    def __call__(self, text: str) -> None:
+        """Note what was heard."""
+        self.seen.append(f"object {text}")
+
+
+def test_partials_and_callable_objects_of_a_module_are_listeners(make_app: MakeApplication) -> None:
+    """As functions are."""
+    seen: list[str] = []
+    module = types.ModuleType("listeners")
+    vars(module)["part"] = stream_listener("a")(partial(note_of, "partial", seen))
+    vars(module)["thing"] = stream_listener("b")(Noting(seen))
+    with make_app(module).test() as test:
+        for name in "ab":
+            test.input(name).send(name)
+    assert seen == ["partial a", "object b"]
+
+
+def test_decorated_function_is_a_source(make_app: MakeApplication) -> None:
+    """By itself, and as a method of an object."""
+    seen: list[str] = []
+
+    @stream_listener("a")
+    async def listener(text: str) -> None:
+        seen.append(text)
+
+    with make_app(listener, OddlyDecorated().inside).test() as test:
+        test.input("a").send("x")
+    assert seen == ["x"]
+
+
+class Child(SpringStyle):
+    """A class that inherits its constructor, and forgets the decorator of a method."""
+
+    async def forward(self, text: str) -> None:
+        """Override a listener."""
+
+
+def undecorated(text: str) -> None:
+    """Listen to nothing."""
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (Child, "Child.forward overrides the decorated method of SpringStyle, but is not decorated itself"),
+        ("package.listeners", "'package.listeners' is text, and no source of listeners: import the module"),
+        ([undecorated], "a list is no source of listeners: pass its items as arguments of their own"),
+        (undecorated, "undecorated is not decorated: decorate it with streamkit.stream_listener"),
+    ],
+)
+def test_wrong_source_is_an_error_that_says_what_to_do(make_app: MakeApplication, source: object, error: str) -> None:
+    """Not that it should be removed."""
+    with pytest.raises(ConfigurationError, match=re.escape(error)), make_app(source).test():
+        pass
+
+
+def test_class_cannot_be_decorated_as_a_listener(app: StreamApplication) -> None:
+    """Its methods can."""
+    for decorator in (app.stream_listener("a"), stream_listener("a"), send_to("b"), error_listener()):
+        with pytest.raises(TypeError, match="Child is a class: decorate its methods"):
+            decorator(Child)
 
 
 class Shop:
