@@ -31,6 +31,11 @@ MessageFields: TypeAlias = tuple[
 flag, born timestamp, born host, store timestamp, store host, reconsume times, prepared transaction offset, body, topic,
 properties."""
 
+ColumnBuffers: TypeAlias = list[bytes | None]
+"""The buffers of a column, as Apache Arrow has them: validity and values of numbers; validity, offsets and data of
+texts; of all properties the offsets of the rows, and offsets and data of the names and of the values. A validity of
+None says that there is no null."""
+
 def part_bounds(data: bytes, *, most_messages: int, most_bytes: int, most_in_all: int) -> list[tuple[int, int]] | None:
     """Return where each part of a batch begins and ends, by the size fields of its messages alone.
 
@@ -59,6 +64,29 @@ def read_batch(
 
     Returns:
         The messages; None if one of them is not plain, or the lengths in the batch do not agree.
+    """
+
+def read_columns(
+    data: bytes, fields: Sequence[str], properties: Sequence[str], with_all: bool, /
+) -> tuple[int, list[ColumnBuffers]] | None:
+    """Return the records that follow each other as columns.
+
+    Args:
+        data: The records, of either version and with hosts of either family.
+        fields: The names of fields: ``queue_id``, ``flag``, ``sys_flag`` and ``reconsume_times``, of 32 bits;
+            ``queue_offset``, ``born_timestamp``, ``store_timestamp`` and ``position``, where the record begins, of 64
+            bits; ``body`` and ``topic``.
+        properties: The names of properties; a message that lacks one has null in its column.
+        with_all: Whether to return a column of all properties, too.
+
+    Returns:
+        The number of records, and the buffers of the columns, in the order of the arguments. None if a record is not
+        well-formed or has a compressed body or, as far as they are read, a topic or properties that are not UTF-8. Also
+        None if properties are read and one has no name or no value, one of those named is there twice in a message, or
+        a message has a property twice, or more than 32, for the column of all.
+
+    Raises:
+        ValueError: A record has no field of this name.
     """
 
 def read_messages(data: bytes, start: int, /) -> tuple[list[MessageFields], int]:

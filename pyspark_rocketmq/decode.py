@@ -1,25 +1,26 @@
 """Decode records, as a broker stores them, into Arrow record batches with the requested columns.
 
-Many records at once are decoded by numpy and Arrow without a loop; few of them, and those with something odd in
-them (a compressed body, a property twice, no separator), by the decoder of `rocket_remoting.wire.record`, one by one.
-Both give the same. A compressed body is decompressed when its row is made, within a limit, and a batch ends where its
-bodies become large. This module does no I/O.
+The columns of many records are read at once, by the native core or, where it is not installed, by numpy. Records with
+something unusual in them are decoded by `rocket_remoting.wire.record`, one by one. All give the same. A compressed body
+is decompressed when its row is made, within a limit, and a batch ends where its bodies become large. This module does
+no I/O.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.columns import FIELDS, Columns, ReadColumns, Wanted
 from pyspark_rocketmq.errors import UnreadableBodyError
-from pyspark_rocketmq.properties import Pairs, cut, pairs
-from pyspark_rocketmq.records import Ints, Layout, UnusualRecordsError, layout, matches
+from pyspark_rocketmq.numpy_columns import numpy_columns
+from rocket_remoting.native import has_native_core
 from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.message import MessageExt
@@ -28,9 +29,6 @@ from rocket_remoting.wire.record import decode_record, decode_records
 from rocket_remoting.wire.sys_flag import COMPRESSED
 
 logger = logging.getLogger(__name__)
-
-FEW_BYTES = 48 * 1024
-"""The bytes of records below which decoding one by one is faster: about 200 small messages."""
 
 BATCH_SIZE = 16 * 1024 * 1024
 """The bytes of bodies after which a batch ends when records are decoded one by one."""
@@ -44,6 +42,7 @@ _FROM_PROPERTIES = {
     "key": PROPERTY_KEYS,
     "msg_id": PROPERTY_UNIQUE_KEY,
 }
+_WHOLE = frozenset({"properties", "headers"})
 _SAME_AS = {
     "value": "body",
     "partition": "queue_id",
@@ -60,6 +59,7 @@ class Decoder:
         tags: Only messages with one of these tags, which brokers compare by hash codes alone; empty: all.
         max_body_size: Bytes that a compressed body may have when it is decompressed.
         fails: Whether a body that cannot be decompressed is an error; otherwise its message is passed over.
+        read_columns: The function that reads the columns of many records; None: that of `columns_reader`.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Decoder:
         *,
         max_body_size: int = DEFAULT_LIMIT,
         fails: bool = True,
+        read_columns: ReadColumns | None = None,
     ) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._names = [(field.name, _SAME_AS.get(field.name, field.name)) for field in self._schema]
@@ -76,6 +77,8 @@ class Decoder:
         self._max_body_size = max_body_size
         self._fails = fails
         self._has_bodies = any(name == "body" for _, name in self._names)
+        self._read_columns = read_columns or columns_reader()
+        self._wanted = _wanted({name for _, name in self._names}, with_tags=bool(tags))
 
     def decode(
         self, records: bytes | memoryview, broker_name: str, before: int | None = None
@@ -91,15 +94,12 @@ class Decoder:
             RemoteProtocolError: Something in it is no whole, well-formed record.
             UnreadableBodyError: A body is damaged or too large.
         """
-        if len(records) >= FEW_BYTES:
-            try:
-                batch = self._decode_at_once(records, broker_name, before)
-            except (UnusualRecordsError, pa.ArrowInvalid):  # the latter: text that is not UTF-8
-                pass
-            else:
-                yield batch
-                return
-        yield from self._decode_one_by_one(records, broker_name, before)
+        found = self._read_columns(records, self._wanted)
+        if found is None:
+            yield from self._decode_one_by_one(records, broker_name, before)
+        else:
+            batch, kept = self._batch_of(_Block(found, records, broker_name)), self._kept(found, before)
+            yield batch if kept is None else batch.filter(kept)
 
     def _decode_one_by_one(
         self, records: bytes | memoryview, broker_name: str, before: int | None
@@ -151,77 +151,77 @@ class Decoder:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _decode_at_once(self, records: bytes | memoryview, broker_name: str, before: int | None) -> pa.RecordBatch:
-        found = layout(records)
-        columns = _Columns(records, found, broker_name)
-        arrays = [columns.column(name) for _, name in self._names]
+    def _batch_of(self, block: "_Block") -> pa.RecordBatch:
+        arrays = [_ARRAYS[name](block) for _, name in self._names]
         fitted = [
             array if array.type == field.type else array.cast(field.type)
             for array, field in zip(arrays, self._schema, strict=True)
         ]
-        batch = pa.RecordBatch.from_arrays(fitted, schema=self._schema)
-        kept = self._kept(columns, found, before)
-        return batch if kept is None else batch.filter(kept)
+        return pa.RecordBatch.from_arrays(fitted, schema=self._schema)
 
-    def _kept(self, columns: "_Columns", found: Layout, before: int | None) -> pa.Array | None:
+    def _kept(self, found: Columns, before: int | None) -> pa.Array | None:
+        """Return whether each message has one of the tags and a smaller offset; None if all are kept."""
         kept: pa.Array | None = None
         if self._tags:
-            kept = pc.is_in(columns.column("tags"), value_set=pa.array(sorted(self._tags), pa.string()))
-        if before is not None and bool(np.any(found.queue_offset >= before)):
-            below = pa.array(found.queue_offset < before)
+            kept = pc.is_in(found.properties[PROPERTY_TAGS], value_set=pa.array(sorted(self._tags), pa.string()))
+        if before is not None:
+            below = pc.less(found.fields["queue_offset"], before)
             kept = below if kept is None else pc.and_(kept, below)
-        return kept
+        return None if kept is None or pc.all(kept).as_py() else kept
 
 
-class _Columns:
-    """The columns of many records, each made on demand."""
+def columns_reader() -> ReadColumns:
+    """Return the function that reads the columns of many records on this machine."""
+    if not has_native_core():
+        return numpy_columns
+    from pyspark_rocketmq.native_columns import native_columns
 
-    def __init__(self, records: bytes | memoryview, found: Layout, broker_name: str) -> None:
-        self._records = records
-        self._raw = np.frombuffer(records, np.uint8)
-        self._found = found
-        self._broker_name = broker_name
-        self._parsed: Pairs | None = None
+    return native_columns
 
-    def column(self, name: str) -> pa.Array:
-        """Return the column, in the type of the schema or a type that is cast to it without loss."""
-        if name in _NUMBERS:
-            return pa.array(getattr(self._found, name))
-        if name in _FROM_PROPERTIES:
-            return self._property(name)
-        return _MAKERS[name](self)
 
-    def topic(self) -> pa.Array:
-        """Return the topics; nearly always there is only one, which is decoded once."""
-        start, length = self._found.topic
-        first = self._raw[start[0] : start[0] + length[0]].tobytes()
-        if np.all(length == length[0]) and np.all(matches(self._raw, start, first)):
-            return self.constant(first.decode(), pa.string())
-        return cut(self._raw, start, length).cast(pa.string())
+def _wanted(names: set[str], *, with_tags: bool) -> Wanted:
+    """Return what has to be read for columns with these names."""
+    fields = {"queue_offset", *(names & FIELDS.keys())} | ({"position"} if "msg_id" in names else set())
+    properties = {_FROM_PROPERTIES[name] for name in names & _FROM_PROPERTIES.keys()}
+    if with_tags:
+        properties.add(PROPERTY_TAGS)
+    return Wanted(tuple(sorted(fields)), tuple(sorted(properties)), with_map=not names.isdisjoint(_WHOLE))
 
-    def broker_name(self) -> pa.Array:
-        """Return the broker's name in every row."""
-        return self.constant(self._broker_name, pa.string())
 
-    def timestamp_type(self) -> pa.Array:
-        """Return Kafka's number for a timestamp of the broker, LogAppendTime."""
-        return self.constant(_LOG_APPEND_TIME, pa.int32())
+@dataclass(frozen=True)
+class _Block:
+    """Records of one broker, and the columns that were read of them."""
 
-    def body(self) -> pa.Array:
-        """Return the bodies."""
-        return cut(self._raw, *self._found.body)
+    found: Columns
+    records: bytes | memoryview
+    broker_name: str
 
-    def born_timestamp(self) -> pa.Array:
-        """Return the times at which producers made the messages."""
-        return _timestamps(self._found.born_timestamp)
+    def constant(self, value: object, kind: pa.DataType) -> pa.Array:
+        """Return a column with the value in every row."""
+        return pa.repeat(pa.scalar(value, kind), self.found.rows)
 
-    def store_timestamp(self) -> pa.Array:
-        """Return the store timestamps."""
-        return _timestamps(self._found.store_timestamp)
+    def keys(self) -> pa.Array:
+        """Return the keys as bytes, as Kafka has them."""
+        return self.found.properties[PROPERTY_KEYS].cast(pa.binary())
 
-    def properties(self) -> pa.Array:
+    def message_ids(self) -> pa.Array:
+        """Return the ids that producers gave the messages; without one, the broker's."""
+        ids = self.found.properties[PROPERTY_UNIQUE_KEY]
+        if not ids.null_count:
+            return ids
+        positions = self.found.fields["position"].to_pylist()
+        return pa.array(
+            [
+                decode_record(self.records, position, decompress=False).msg_id if text is None else text
+                for text, position in zip(ids.to_pylist(), positions, strict=True)
+            ],
+            pa.string(),
+        )
+
+    def properties(self) -> pa.MapArray:
         """Return all properties."""
-        return self._pairs().map_column()
+        assert self.found.all_properties is not None, "_wanted asks for them"
+        return self.found.all_properties
 
     def headers(self) -> pa.Array:
         """Return all properties, as Kafka's headers."""
@@ -231,49 +231,31 @@ class _Columns:
         )
         return pa.ListArray.from_arrays(properties.offsets, items)
 
-    def constant(self, value: object, kind: pa.DataType) -> pa.Array:
-        """Return a column with the value in every row."""
-        return pa.repeat(pa.scalar(value, kind), len(self._found.position))
-
-    def _property(self, name: str) -> pa.Array:
-        array = self._pairs().column(_FROM_PROPERTIES[name])
-        if name == "msg_id" and array.null_count:
-            texts = array.to_pylist()
-            for row in np.flatnonzero(np.asarray(array.is_null())):
-                position = int(self._found.position[row])
-                texts[row] = decode_record(self._records, position, decompress=False).offset_message_id
-            return pa.array(texts, pa.string())
-        return array
-
-    def _pairs(self) -> Pairs:
-        if self._parsed is None:
-            self._parsed = pairs(cut(self._raw, *self._found.properties))
-        return self._parsed
-
 
 def _microseconds(milliseconds: int) -> int:
     return max(-_FARTHEST, min(milliseconds, _FARTHEST)) * 1000
 
 
-def _timestamps(milliseconds: Ints) -> pa.Array:
-    return (
-        pa.array(np.clip(milliseconds, -_FARTHEST, _FARTHEST) * 1000)
-        .cast(pa.timestamp("us"))
-        .cast(pa.timestamp("us", "UTC"))
-    )
+def _field(name: str) -> Callable[[_Block], pa.Array]:
+    return lambda block: block.found.fields[name]
 
 
-_NUMBERS = frozenset({"queue_id", "queue_offset", "flag", "sys_flag", "reconsume_times"})
-_MAKERS: Mapping[str, Callable[[_Columns], pa.Array]] = {
-    "topic": _Columns.topic,
-    "broker_name": _Columns.broker_name,
-    "body": _Columns.body,
-    "born_timestamp": _Columns.born_timestamp,
-    "store_timestamp": _Columns.store_timestamp,
-    "properties": _Columns.properties,
-    "timestampType": _Columns.timestamp_type,
-    "headers": _Columns.headers,
+def _property(name: str) -> Callable[[_Block], pa.Array]:
+    return lambda block: block.found.properties[name]
+
+
+_ARRAYS: Mapping[str, Callable[[_Block], pa.Array]] = {
+    **{name: _field(name) for name in FIELDS},
+    "broker_name": lambda block: block.constant(block.broker_name, pa.string()),
+    "tags": _property(PROPERTY_TAGS),
+    "keys": _property(PROPERTY_KEYS),
+    "key": _Block.keys,
+    "msg_id": _Block.message_ids,
+    "properties": _Block.properties,
+    "timestampType": lambda block: block.constant(_LOG_APPEND_TIME, pa.int32()),
+    "headers": _Block.headers,
 }
+"""Functions that return each column of many messages."""
 
 _VALUES: Mapping[str, Callable[[MessageExt], Any]] = {
     "topic": lambda message: message.topic,

@@ -11,7 +11,7 @@ from typing import Final
 
 __all__ = ["INTERFACE", "has_native_core"]
 
-INTERFACE: Final = 10
+INTERFACE: Final = 12
 """The interface of the native core that this version uses."""
 
 logger = logging.getLogger(__name__)

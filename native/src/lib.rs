@@ -6,6 +6,7 @@
 //! The input comes from strangers: lengths are checked before they are used, and the only unsafe code is in `memory`.
 
 mod batch;
+mod columns;
 mod header;
 mod index;
 mod java_hash;
@@ -19,11 +20,12 @@ mod queue;
 mod record;
 mod sends;
 mod state;
+mod stored_record;
 
 use pyo3::prelude::*;
 
 /// Number of this interface; `rocket_remoting.native` uses no module with another one.
-const INTERFACE: u32 = 10;
+const INTERFACE: u32 = 12;
 
 #[pymodule]
 fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -42,6 +44,7 @@ fn rocket_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<state::IndexState>()?;
     module.add_function(wrap_pyfunction!(batch::read_batch, module)?)?;
     module.add_function(wrap_pyfunction!(batch::part_bounds, module)?)?;
+    module.add_function(wrap_pyfunction!(columns::read_columns, module)?)?;
     module.add_function(wrap_pyfunction!(queue::read_records, module)?)?;
     module.add_function(wrap_pyfunction!(pulled::read_messages, module)?)
 }

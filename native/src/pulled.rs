@@ -7,23 +7,10 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
 use crate::panics::caught;
 use crate::properties::each_property;
-use crate::record::{HOST_FLAGS, MAGIC_V1};
+use crate::stored_record::StoredRecord;
 
-/// Bytes of a record with two IPv4 hosts before its body.
-const BEFORE_BODY: usize = 88;
-const BORN_HOST: usize = 48;
-const STORE_HOST: usize = 64;
 /// Names of properties that are remembered for the next messages.
 const MOST_NAMES: usize = 32;
-
-/// A record of version 1 with two IPv4 hosts.
-struct Record<'a> {
-    head: &'a [u8; BEFORE_BODY],
-    body: &'a [u8],
-    topic: &'a str,
-    properties: &'a str,
-    size: usize,
-}
 
 /// Python's objects for texts that recur in the messages of a pull.
 #[derive(Default)]
@@ -53,8 +40,8 @@ pub fn read_messages<'py>(
     caught(|| {
         let (bytes, mut position) = (data.as_bytes(), start);
         let (mut texts, mut messages) = (Texts::default(), Vec::new());
-        while let Some(record) = Record::at(bytes, position) {
-            let Some(fields) = record.fields(py, &mut texts)? else { break };
+        while let Some(record) = StoredRecord::at(bytes, position).filter(StoredRecord::is_plain) {
+            let Some(fields) = texts.fields(py, &record)? else { break };
             messages.push(fields);
             position += record.size;
         }
@@ -62,74 +49,47 @@ pub fn read_messages<'py>(
     })
 }
 
-impl<'a> Record<'a> {
-    /// Returns the record at a position; `None` if there is none, or another one.
-    fn at(data: &'a [u8], position: usize) -> Option<Self> {
-        let head: &[u8; BEFORE_BODY] = data.get(position..)?.first_chunk()?;
-        if head[4..8] != MAGIC_V1.to_be_bytes() || int(head, 36) & HOST_FLAGS != 0 {
-            return None;
-        }
-        let size = usize::try_from(int(head, 0)).ok()?;
-        let record = data.get(position..position.checked_add(size)?)?;
-        let body_end = BEFORE_BODY + usize::try_from(int(head, BEFORE_BODY - 4)).ok()?;
-        let topic_end = body_end + 1 + usize::from(*record.get(body_end)?);
-        let length = record.get(topic_end..topic_end + 2)?;
-        let properties_length = usize::try_from(i16::from_be_bytes([length[0], length[1]])).ok()?;
-        if topic_end + 2 + properties_length != size {
-            return None;
-        }
-        Some(Self {
-            head,
-            body: record.get(BEFORE_BODY..body_end)?,
-            topic: std::str::from_utf8(record.get(body_end + 1..topic_end)?).ok()?,
-            properties: std::str::from_utf8(&record[topic_end + 2..]).ok()?,
-            size,
-        })
-    }
-
-    /// Returns the fields of the message, in the order of the record; `None` if its properties are unusual.
-    fn fields<'py>(&self, py: Python<'py>, texts: &mut Texts<'a, 'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let Some(properties) = self.properties(py, texts)? else { return Ok(None) };
-        let head = self.head;
-        let int = |position| Ok::<_, PyErr>(int(head, position).into_pyobject(py)?.into_any());
-        let long = |position| Ok::<_, PyErr>(long(head, position).into_pyobject(py)?.into_any());
-        let born_host = host(py, &mut texts.born_host, &head[BORN_HOST..BORN_HOST + 8])?;
-        let store_host = host(py, &mut texts.store_host, &head[STORE_HOST..STORE_HOST + 8])?;
+impl<'a, 'py> Texts<'a, 'py> {
+    /// Returns the fields of the message, in the order of the record; `None` if its texts are unusual.
+    fn fields(&mut self, py: Python<'py>, record: &StoredRecord<'a>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let texts = std::str::from_utf8(record.topic).ok().zip(std::str::from_utf8(record.properties).ok());
+        let Some((topic, properties)) = texts else { return Ok(None) };
+        let Some(properties) = self.properties(py, properties)? else { return Ok(None) };
+        let int = |value: i32| Ok::<_, PyErr>(value.into_pyobject(py)?.into_any());
+        let long = |value: i64| Ok::<_, PyErr>(value.into_pyobject(py)?.into_any());
         let fields = [
-            int(0)?,   // total size
-            int(8)?,   // checksum
-            int(12)?,  // queue id
-            int(16)?,  // flag
-            long(20)?, // queue offset
-            long(28)?, // commit log offset
-            int(36)?,  // system flag
-            long(40)?, // born timestamp
-            born_host.into_any(),
-            long(56)?, // store timestamp
-            store_host.into_any(),
-            int(72)?,  // reconsume times
-            long(76)?, // prepared transaction offset
-            PyBytes::new(py, self.body).into_any(),
-            remembered(py, &mut texts.topic, self.topic).into_any(),
+            record.size.into_pyobject(py)?.into_any(),
+            int(record.checksum())?,
+            int(record.queue_id())?,
+            int(record.flag())?,
+            long(record.queue_offset())?,
+            long(record.commit_log_offset())?,
+            int(record.sys_flag())?,
+            long(record.born_timestamp())?,
+            host(py, &mut self.born_host, record.born_host)?.into_any(),
+            long(record.store_timestamp)?,
+            host(py, &mut self.store_host, record.store_host)?.into_any(),
+            int(record.reconsume_times)?,
+            long(record.prepared_transaction_offset)?,
+            PyBytes::new(py, record.body).into_any(),
+            remembered(py, &mut self.topic, topic).into_any(),
             properties.into_any(),
         ];
         PyTuple::new(py, fields).map(Some)
     }
 
-    fn properties<'py>(&self, py: Python<'py>, texts: &mut Texts<'a, 'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    fn properties(&mut self, py: Python<'py>, text: &'a str) -> PyResult<Option<Bound<'py, PyDict>>> {
         let properties = PyDict::new(py);
         let mut added = Ok(());
-        let is_usual = each_property(self.properties, |name, value| {
-            let (name, value) = texts.property(py, name, value);
+        let is_usual = each_property(text, |name, value| {
+            let (name, value) = self.property(py, name, value);
             added = properties.set_item(name, value);
             added.is_ok().then_some(())
         });
         added?;
         Ok(is_usual.map(|()| properties))
     }
-}
 
-impl<'a, 'py> Texts<'a, 'py> {
     /// Returns the objects for the name and the value of a property.
     fn property(
         &mut self,
@@ -180,14 +140,4 @@ fn host<'a, 'py>(
     let found = (address.to_string(), port).into_pyobject(py)?;
     *last = Some((packed, found.clone()));
     Ok(found)
-}
-
-fn int(head: &[u8; BEFORE_BODY], position: usize) -> i32 {
-    let field = &head[position..position + 4];
-    i32::from_be_bytes([field[0], field[1], field[2], field[3]])
-}
-
-fn long(head: &[u8; BEFORE_BODY], position: usize) -> i64 {
-    let (high, low) = (int(head, position), int(head, position + 4));
-    i64::from(high) << 32 | i64::from(low.cast_unsigned())
 }

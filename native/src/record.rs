@@ -10,8 +10,12 @@ use crate::panics::caught;
 use crate::state::{FilePlace, IndexState, LogState, QueueState};
 
 pub const MAGIC_V1: u32 = 0xDAA3_20A7;
+/// The magic of records whose topic has a length of two bytes.
+pub const MAGIC_V2: u32 = 0xDAA3_20AB;
 /// The bits of the system flag that say which of the hosts have IPv6 addresses.
-pub const HOST_FLAGS: i32 = 0x30;
+pub const BORN_HOST_V6: i32 = 0x10;
+pub const STORE_HOST_V6: i32 = 0x20;
+pub const HOST_FLAGS: i32 = BORN_HOST_V6 | STORE_HOST_V6;
 const LONGEST_TOPIC: u8 = 127;
 /// Bytes of the fixed fields without the two hosts.
 pub const FIXED: usize = 72;

@@ -1,6 +1,7 @@
-"""The vectorised decoder equals the decoder of `rocket_remoting.wire.record`."""
+"""The decoders of many records at once equal the decoder of `rocket_remoting.wire.record`."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,15 +15,25 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_rocketmq import decode
+from pyspark_rocketmq.columns import ReadColumns
 from pyspark_rocketmq.decode import Decoder
 from pyspark_rocketmq.errors import UnreadableBodyError
+from pyspark_rocketmq.numpy_columns import numpy_columns
 from pyspark_rocketmq.schema import COLUMNS, KAFKA_COLUMNS
+from rocket_remoting.native import has_native_core
 from rocket_remoting.wire.compression import CompressionType, compress
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.record import encode_record
 from rocket_remoting.wire.sys_flag import COMPRESSED
 from tests.traced_memory import memory_below
+
+READERS: dict[str, ReadColumns] = {"numpy": partial(numpy_columns, few_bytes=0)}
+if has_native_core():
+    from pyspark_rocketmq.native_columns import native_columns
+
+    READERS["native core"] = native_columns
+
+each_reader = pytest.mark.parametrize("read_columns", READERS.values(), ids=READERS.keys())
 
 EVERYTHING = StructType([StructField(name, kind) for name, kind in {**COLUMNS, **KAFKA_COLUMNS}.items()])
 
@@ -82,45 +93,77 @@ def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, schema=to_arrow_schema(EVERYTHING, timezone="UTC"))
 
 
-def both_ways(records: bytes, *arguments: Any, tags: frozenset[str] = frozenset()) -> tuple[Any, Any]:
-    """Return the results of both decoders."""
-    decoder = Decoder(EVERYTHING, tags)
-    one_by_one = table(decoder._decode_one_by_one(records, "broker-a", *arguments or (None,)))
-    few, decode.FEW_BYTES = decode.FEW_BYTES, 0
-    try:
-        at_once = table(decoder.decode(records, "broker-a", *arguments))
-    finally:
-        decode.FEW_BYTES = few
-    return at_once, one_by_one
+def every_way(records: bytes, before: int | None = None, *, tags: frozenset[str] = frozenset()) -> list[pa.Table]:
+    """Return the results of all decoders, that of the decoder for one record first."""
+    one_by_one = Decoder(EVERYTHING, tags, read_columns=lambda records, wanted: None)
+    decoders = [one_by_one, *(Decoder(EVERYTHING, tags, read_columns=each) for each in READERS.values())]
+    return [table(decoder.decode(records, "broker-a", before)) for decoder in decoders]
 
 
 @settings(deadline=None)
 @given(st.lists(record(), min_size=1, max_size=12), st.booleans(), st.sampled_from([None, 5, 2**39]))
-def test_both_decoders_agree(records: list[bytes], filtered: bool, before: int | None) -> None:
+def test_all_decoders_agree(records: list[bytes], filtered: bool, before: int | None) -> None:
     """For hosts of both families, both versions, malformed properties, compressed bodies and filters."""
     tags = frozenset({"", "a", "0"}) if filtered else frozenset()
-    at_once, one_by_one = both_ways(b"".join(records), before, tags=tags)
-    assert at_once.schema == one_by_one.schema
-    assert at_once.to_pylist() == one_by_one.to_pylist()
+    one_by_one, *at_once = every_way(b"".join(records), before, tags=tags)
+    for each in at_once:
+        assert each.equals(one_by_one)
+
+
+@settings(deadline=None)
+@given(st.lists(record(), min_size=1, max_size=4), st.data())
+def test_all_decoders_agree_about_damaged_records(records: list[bytes], data: st.DataObject) -> None:
+    """They return the same rows, or refuse the records."""
+    damaged = bytearray(b"".join(records))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        one_by_one, *at_once = every_way(bytes(damaged))
+    except (RemoteProtocolError, UnreadableBodyError):
+        for each in READERS.values():
+            with pytest.raises((RemoteProtocolError, UnreadableBodyError)):
+                list(Decoder(EVERYTHING, read_columns=each).decode(bytes(damaged), "broker-a"))
+    else:
+        assert all(each.equals(one_by_one) for each in at_once)
 
 
 def plain(number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02", **more: Any) -> bytes:
     """Return an ordinary record."""
     fields: dict[str, Any] = {
-        "queue_id": 1, "queue_offset": number, "commit_log_offset": 0, "sys_flag": 0, "flag": 0,
+        "topic": "orders", "queue_id": 1, "queue_offset": number, "commit_log_offset": 0, "sys_flag": 0, "flag": 0,
         "born_timestamp": 1, "born_host": ("1.2.3.4", 5), "store_timestamp": 2, "store_host": ("1.2.3.4", 5),
     }  # fmt: skip
-    return encode_record("orders", b"%d" % number, properties, **fields | more)
+    return encode_record(body=b"%d" % number, properties=properties, **fields | more)
 
 
-def test_ordinary_records_are_decoded_vectorised() -> None:
+def at_once(schema: StructType, read_columns: ReadColumns, records: bytes) -> pa.RecordBatch:
+    """Return the records' batch; fail if they are decoded one by one."""
+
+    def read(*arguments: Any) -> Any:
+        columns = read_columns(*arguments)
+        assert columns is not None, "these records are not unusual"
+        return columns
+
+    (batch,) = Decoder(schema, read_columns=read).decode(records, "broker-a")
+    return batch
+
+
+@each_reader
+def test_ordinary_records_are_decoded_at_once(read_columns: ReadColumns) -> None:
     """Those of common clients, and those without properties."""
     records = b"".join(plain(number) + plain(number, b"") for number in range(10))
-    batch = Decoder(EVERYTHING)._decode_at_once(records, "broker-a", None)
+    batch = at_once(EVERYTHING, read_columns, records)
     assert batch.num_rows == 20
     assert batch["tags"].to_pylist()[:2] == ["t", None]
     assert batch["properties"].to_pylist()[0] == [("KEYS", "k"), ("TAGS", "t"), ("UNIQ_KEY", "u")]
     assert batch["msg_id"].to_pylist()[:2] == ["u", "01020304000000050000000000000000"]
+
+
+@each_reader
+def test_hosts_and_versions_are_decoded_at_once(read_columns: ReadColumns) -> None:
+    """A cluster may have IPv6 addresses only, and a topic a long name."""
+    records = plain(1, born_host=("::1", 1)) + plain(2, store_host=("::1", 1)) + plain(3, topic="x" * 200)
+    assert at_once(EVERYTHING, read_columns, records)["queue_offset"].to_pylist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +172,8 @@ def test_ordinary_records_are_decoded_vectorised() -> None:
 )
 def test_time_out_of_range_is_clamped(said: int, read: int) -> None:
     """Producers may send any; the message is read."""
-    for batch in both_ways(plain(1, born_timestamp=said) * 3):
-        assert batch["born_timestamp"].cast("int64").to_pylist() == [read] * 3
+    for rows in every_way(plain(1, born_timestamp=said) * 3):
+        assert rows["born_timestamp"].cast("int64").to_pylist() == [read] * 3
 
 
 @pytest.mark.parametrize("cut", [1, 50, 90])
@@ -199,13 +242,14 @@ def test_unselected_body_is_not_decompressed() -> None:
     assert batch["queue_offset"].to_pylist() == [2]
 
 
-def test_bodies_with_the_bytes_of_a_record_are_decoded_vectorised() -> None:
+@each_reader
+def test_bodies_with_the_bytes_of_a_record_are_decoded_at_once(read_columns: ReadColumns) -> None:
     """A whole record as a body is not taken for one."""
     records = b"".join(plain(number) for number in range(3))
     inside = encode_record(
         "orders", records, b"KEYS\x01k\x02", queue_id=1, queue_offset=3, commit_log_offset=0, sys_flag=0, flag=0,
         born_timestamp=1, born_host=("1.2.3.4", 5), store_timestamp=2, store_host=("1.2.3.4", 5),
     )  # fmt: skip
-    batch = Decoder(EVERYTHING)._decode_at_once(records + inside + plain(4), "broker-a", None)
+    batch = at_once(EVERYTHING, read_columns, records + inside + plain(4))
     assert batch["queue_offset"].to_pylist() == [0, 1, 2, 3, 4]
     assert batch["body"].to_pylist()[3] == records
