@@ -131,6 +131,8 @@ class BlockingConnection:
             finally:
                 if pipeline.in_flight:  # late responses must not reach the next exchange
                     self._drop()
+                elif self._session.decoder.excess:
+                    self._session.decoder.shrink()
 
     def close(self) -> None:
         """Close the connection; requests under way in other threads fail."""
@@ -158,7 +160,7 @@ class BlockingConnection:
 
     def _begin_session(self) -> Session[int]:
         # No limit: callers limit the requests under way by `depth`.
-        decoder = FrameDecoder(self._max_frame)
+        decoder = FrameDecoder(self._max_frame, keeps_buffer=True)
         return Session(self.address, decoder, max_pending=MAX_OPAQUE, credentials=self._credentials)
 
     def _open(self, timeout: float) -> Pipeline:
@@ -167,7 +169,6 @@ class BlockingConnection:
         if self._socket is not None and _has_ended(self._socket):
             self._drop()
         if self._socket is None:
-            self._session = self._begin_session()
             self._socket = _connect(self.address, self._connect_timeout, self._tls)
         return Pipeline(self._socket, self._session, timeout)
 
@@ -175,6 +176,7 @@ class BlockingConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+            self._session = self._begin_session()
 
 
 def _has_ended(sock: Socket) -> bool:

@@ -45,6 +45,8 @@ class FrameDecoder:
         max_header: Most bytes of a frame's header, because decoding takes time for each header field.
         shared: The memory that several decoders share; see the module. After a read, `settle` must come before the
             decoder's next read.
+        keeps_buffer: Whether a buffer that has grown for a large frame stays for the next one, until `shrink`. It is
+            for a reader of many large frames: to grow a buffer anew takes longer than to read the frame.
 
     Attributes:
         excess: Bytes of the decoder's own buffer beyond `BUFFER_SIZE`, allocated for a large frame.
@@ -55,7 +57,7 @@ class FrameDecoder:
     # begin of a _view that is not the shared one, or there are none. _frame is the size of the frame that `next` found
     # to be incomplete; 0 if that is not known.
     __slots__ = (
-        "_end", "_frame", "_max_frame", "_max_header", "_origin", "_shared", "_start", "_view", "excess",
+        "_end", "_frame", "_kept_size", "_max_frame", "_max_header", "_origin", "_shared", "_start", "_view", "excess",
         "failure",
     )  # fmt: skip
 
@@ -69,8 +71,10 @@ class FrameDecoder:
         shared: ReceiveBuffer | None = None,
         *,
         max_header: int = MAX_HEADER,
+        keeps_buffer: bool = False,
     ) -> None:
         self._max_frame = max_frame
+        self._kept_size = max(max_frame, self.BUFFER_SIZE) if keeps_buffer else self.BUFFER_SIZE
         self._max_header = max_header
         self._shared = shared
         self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared.view
@@ -260,14 +264,14 @@ class FrameDecoder:
             self._origin, self._start, self._end = 0, 0, pending
             return
         capacity = len(self._view)
-        if not pending and self._end < capacity <= self.BUFFER_SIZE:
+        if not pending and self._end < capacity <= self._kept_size:
             self._start = self._end = 0
             return
         # A read that filled the buffer may have left more bytes in the socket: the next read should be larger.
         size = max(capacity, self.BUFFER_SIZE) if self._end == capacity else capacity
         if not pending:
             self._start = self._end = 0
-            size = min(size, self.BUFFER_SIZE)
+            size = min(size, self._kept_size)
             if size != capacity:
                 self._view = memoryview(bytearray(size)) if self._shared is None else self._shared.view
                 self.excess = 0

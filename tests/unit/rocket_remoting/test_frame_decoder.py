@@ -136,6 +136,19 @@ def test_memory_is_released_after_a_large_frame() -> None:
     assert used < MIB
 
 
+def test_kept_buffer_serves_the_next_large_frame() -> None:
+    """It neither shrinks nor grows between two frames, and is released at last."""
+    decoder = FrameDecoder(keeps_buffer=True)
+    sizes = set()
+    for _ in range(3):
+        assert len(decoder.feed(frame(bytes(MIB)))) == 1
+        sizes.add(decoder.capacity)
+    assert len(sizes) == 1
+    assert sizes.pop() >= MIB
+    decoder.shrink()
+    assert decoder.capacity == FrameDecoder.IDLE_SIZE
+
+
 def test_pending_counts_bytes_of_incomplete_frames() -> None:
     """Complete frames do not count."""
     decoder = FrameDecoder()
