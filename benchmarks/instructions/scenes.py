@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks import memory
 from benchmarks.guarded import KEYS, OPERATOR, settings_of
-from benchmarks.load.frames import QUEUES, SendFrames, pull_frame
+from benchmarks.load.frames import QUEUES, PullFrames, SendFrames, pull_frame
 from benchmarks.orders import Order, Receipt
 from rocket_broker import put_times
 from rocket_broker.embedded import EmbeddedBroker
@@ -185,6 +185,30 @@ async def _pulls(broker: EmbeddedBroker, rounds: int) -> None:
     raw.close()
 
 
+async def _waits(broker: EmbeddedBroker, rounds: int) -> None:
+    """Send an order in each round, for which a consumer waits; it sends a receipt, for which another consumer waits.
+
+    Both pull again; the first one writes its receipt and its pull together. Orders are in queue 0, receipts in queue 1.
+    """
+    await _sends(1, QUEUES)(broker, 1)
+    frames = SendFrames(TOPIC, BODY, queues=2)
+    producer, shop, customer = (_RawConnection(broker.broker_address) for _ in range(3))
+    orders, receipts = (PullFrames(TOPIC, "counting", queue_id, wait_ms=30_000_000) for queue_id in range(2))
+    shop.send(orders.next(1))
+    customer.send(receipts.next(1))
+    await asyncio.sleep(0.1)  # until the pulls are held
+    for offset in range(2, rounds + 2):
+        producer.send(frames.next(1))
+        await producer.answers(1)
+        await shop.answers(1)
+        shop.send(frames.next(1) + orders.next(offset))
+        await shop.answers(1)
+        await customer.answers(1)
+        customer.send(receipts.next(offset))
+    for connection in (producer, shop, customer):
+        connection.close()
+
+
 def _producer_settings(broker: EmbeddedBroker) -> ProducerSettings:
     """Return settings without a limit that Valgrind could reach."""
     return ProducerSettings(name_servers=broker.name_server_address, send_timeout=timedelta(minutes=10))
@@ -292,6 +316,9 @@ SCENES = {
         _with_guarded_broker(_sends(4, 64, keys=KEYS, tls=True)),
     ),
     "pull": Scene("pull a backlog, 32 messages a request", 32, 1_500, "broker", _with_broker(_pulls)),
+    "waits": Scene(
+        "an order and its receipt, each sent to a pull that waits", 1, 1_000, "broker", _with_broker(_waits)
+    ),
     "client": Scene("our client and the broker: send 32 at once, receive", 32, 60, "client", _with_broker(_client)),
     "receipts": Scene(
         "an application on the broker: order, convert, receipt", 32, 60, "receipts", _with_broker(_receipts)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from rocket_remoting.wire.batch import encode_batch
 from rocket_remoting.wire.codes import RequestCode, Version
-from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.command import PREFIX, RemotingCommand
 from rocket_remoting.wire.credentials import SIGNATURE, Credentials
 from rocket_remoting.wire.ext_fields import Header
 from rocket_remoting.wire.headers import PullMessageRequestHeader, SendMessageRequestHeaderV2
@@ -25,9 +25,9 @@ from rocket_remoting.wire.properties import (
     PROPERTY_WAIT_STORE_MSG_OK,
     encode_properties_text,
 )
-from rocket_remoting.wire.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 
-__all__ = ["SendFrames", "pull_frame"]
+__all__ = ["PullFrames", "SendFrames", "pull_frame"]
 
 QUEUES = 4
 _FIRST_OPAQUE = 1_000_000_000
@@ -84,6 +84,36 @@ def pull_frame(topic: str, group: str, queue_id: int, offset: int, most: int, *,
         expression_type="TAG",
     )
     return b"".join(_request(RequestCode.PULL_MESSAGE, header, b"").encode())
+
+
+class PullFrames:
+    """Pull requests of a consumer that waits for the next message of a queue, each of which commits its offset."""
+
+    def __init__(self, topic: str, group: str, queue_id: int, *, wait_ms: int) -> None:
+        numbers = 1_111_111_111, 2_222_222_222
+        header = PullMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=numbers[0],
+            max_msg_nums=32,
+            sys_flag=PULL_SUBSCRIPTION | PULL_SUSPEND | PULL_COMMIT_OFFSET,
+            commit_offset=numbers[1],
+            suspend_timeout_millis=wait_ms,
+            subscription="*",
+            sub_version=0,
+            expression_type="TAG",
+        )
+        (frame,) = _request(RequestCode.PULL_MESSAGE, header, b"").encode()
+        text = bytes(frame[PREFIX.size :])
+        for number in (*numbers, _FIRST_OPAQUE):
+            text = text.replace(b"%d" % number, b"%d")
+        self._header = text
+
+    def next(self, offset: int) -> bytes:
+        """Return the request for the message with an offset."""
+        header = self._header % (offset, offset, offset)
+        return PREFIX.pack(4 + len(header), len(header)) + header
 
 
 class _Template:
