@@ -6,6 +6,7 @@ separately (`rocket_broker.filter.sql`).
 """
 
 from collections.abc import Generator
+from itertools import count
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -36,6 +37,7 @@ RECENT_CHARACTERS = 8 * MAX_EXPRESSION
 """Maximum characters of the lists of tags whose filters are kept although nothing uses them now."""
 
 _NOTHING = PullFilter(frozenset())
+_numbers = count(1)
 
 
 class Subscription(NamedTuple):
@@ -44,10 +46,12 @@ class Subscription(NamedTuple):
     Attributes:
         data: The subscription in the client's heartbeat.
         filter: The filter of its tags; matches everything if the subscription is not by tags.
+        number: A number that no other subscription has.
     """
 
     data: SubscriptionData
     filter: PullFilter
+    number: int
 
     @classmethod
     def of(cls, data: SubscriptionData) -> "Subscription":
@@ -59,14 +63,14 @@ class Subscription(NamedTuple):
         """Return the subscription of a heartbeat as `of` does, in steps: a list may have thousands of tags."""
         text = data.sub_string
         if data.class_filter_mode or not is_tag_type(data.expression_type) or not text or text == ALL_TAGS:
-            return cls(data, EVERYTHING)
+            return cls(data, EVERYTHING, next(_numbers))
         try:
             # As Apache's broker, filter by the hash codes that the client computed; if it sends none, by its text.
             if data.code_set and _tags(text):
-                return cls(data, PullFilter(frozenset(data.code_set)))
-            return cls(data, (yield from tag_filter_steps(text)))
+                return cls(data, PullFilter(frozenset(data.code_set)), next(_numbers))
+            return cls(data, (yield from tag_filter_steps(text)), next(_numbers))
         except ValueError:
-            return cls(data, _NOTHING)
+            return cls(data, _NOTHING, next(_numbers))
 
 
 def is_tag_type(expression_type: str | None) -> bool:

@@ -28,15 +28,15 @@ from rocket_broker.limits.refusal import SEE_FAQ, Refusal
 from rocket_broker.perm import READ
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.pulling.memory import is_far_behind
-from rocket_broker.pulling.pull_request_hold import HeldPullRequest
+from rocket_broker.pulling.pull_request_hold import HeldPullRequest, PullTerms
 from rocket_broker.requests.request_steps import Steps
 from rocket_broker.requests.serving import Answer
 from rocket_broker.settings.broker_settings import MASTER_ID, BrokerRole
 from rocket_broker.store.messages import GetResult, GetStatus
 from rocket_remoting.session.connection import Connection
-from rocket_remoting.wire.bodies import SubscriptionGroupConfig
-from rocket_remoting.wire.codes import ResponseCode
-from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.bodies import DataVersion, MessageModel, SubscriptionGroupConfig
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import PREFIX, HeaderEncoding, RemotingCommand
 from rocket_remoting.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from rocket_remoting.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocket_remoting.wire.topics import RETRY_PREFIX
@@ -69,6 +69,27 @@ _CODES = {
 _EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 _OUTSIDE_OF_QUEUE = (*_EMPTY, GetStatus.OFFSET_OVERFLOW_BADLY, GetStatus.OFFSET_TOO_SMALL)
 """A slave sends no consumer to another offset for these."""
+
+_Basis = tuple[int, DataVersion, DataVersion, int, MessageModel | None]
+"""The broker's permission, the versions of topics and groups, the number of the group's subscription, and the group's
+message model."""
+
+
+def _found_head() -> bytes:
+    """Return the header of an answer with messages, with ``%d`` for the offsets and the request's number."""
+    numbers = 1_111_111_111, 2_222_222_222, 3_333_333_333, 1_333_333_333
+    offsets = PullMessageResponseHeader(
+        suggest_which_broker_id=MASTER_ID, next_begin_offset=numbers[0], min_offset=numbers[1], max_offset=numbers[2]
+    )
+    to = RemotingCommand(RequestCode.PULL_MESSAGE, numbers[3])
+    (frame,) = RemotingCommand.response(to, _FOUND, offsets, remark=_FOUND_REMARK).encode()
+    head = bytes(frame[PREFIX.size :]).replace(b"%", b"%%")
+    for number in numbers:
+        head = head.replace(b"%d" % number, b"%d")
+    return head
+
+
+_FOUND_HEAD = _found_head()
 
 
 class PullProcessor:
@@ -134,40 +155,80 @@ class PullProcessor:
         # Before `_reset`: a pull that begins at the reset offset settles the reset, and must be read as
         # usual.
         self._settle_reset(connection, header)
-        result = self._reset(connection, header) or self._read(header, wanted)
+        offset = header.queue_offset
+        result = self._reset(connection, header) or self._read(header, offset, wanted)
         # While a reset is pending, the offset that comes with a pull is from before the reset, and would
         # undo it.
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
-            self._commit(connection, header)
-        code = self._code(result.status, header)
+            self._commit(connection, header, header.commit_offset)
+        code = self._code(result.status, offset)
         # Nothing runs between the read and `_hold`, so no message can arrive unnoticed in between.
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
             _drop_unused(header)
-            self._hold(HeldPullRequest(connection, command, header, wanted, self._resume))
+            terms = PullTerms(command, header, wanted, self._lasting_basis(header))
+            self._hold(HeldPullRequest(connection, command.opaque, offset, terms, self._resume))
             return None
-        return self._answer(connection, command, header, result, code)
+        return self._answer(connection, command, header, offset, result, code)
 
-    def _commit(self, connection: Connection, header: PullMessageRequestHeader) -> None:
+    def _basis(self, header: PullMessageRequestHeader) -> _Basis:
+        """Return all that permission and filter depend on, apart from the request and the names of system topics."""
+        number, model = 0, None
+        if not header.sys_flag & PULL_SUBSCRIPTION:
+            members = self._consumers.get(header.consumer_group)
+            if members is not None:
+                model = members.message_model
+                subscription = members.subscriptions.get(header.topic)
+                number = subscription.number if subscription is not None else 0
+        # Each change of a table makes a new version. The subscription itself is not kept here, for it may be large.
+        return self._settings.broker_permission, self._topics.data_version, self._groups.data_version, number, model
+
+    def _lasting_basis(self, header: PullMessageRequestHeader) -> _Basis | None:
+        """Return `_basis`; None if permission or filter may change without a change of it."""
+        # The filter of a retry topic depends on a setting, and SQL92 expressions may be forgotten.
+        if header.topic.startswith(RETRY_PREFIX):
+            return None
+        expression_type = header.expression_type
+        if not header.sys_flag & PULL_SUBSCRIPTION:
+            members = self._consumers.get(header.consumer_group)
+            subscription = members.subscriptions.get(header.topic) if members is not None else None
+            if subscription is None:
+                return None
+            expression_type = subscription.data.expression_type
+        return self._basis(header) if is_tag_type(expression_type) else None
+
+    def _commit(self, connection: Connection, header: PullMessageRequestHeader, offset: int) -> None:
         """Commit the offset that came with a pull. A refusal, for want of room, does not fail the pull."""
         try:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection)
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, offset, connection)
         except Refusal as refusal:
             logger.debug("the pull of %s commits no offset: %s", connection.remote_address, refusal)
 
     def _resume(self, pull: HeldPullRequest) -> None:
         """Answer a held pull request with the messages that there are now, or with none."""
-        header = pull.header
+        terms, connection = pull.terms, pull.connection
+        header = terms.header
         try:
-            # Asked again: permissions, the group or its subscription may have changed while the pull
-            # request was held. The offset is not committed a second time, as by Apache's
-            # PullMessageProcessor, which commits only at the first read.
-            wanted = self._wanted(pull.connection, header)
-            result = self._reset(pull.connection, header) or self._read(header, wanted)
-            response = self._answer(pull.connection, pull.command, header, result, self._code(result.status, header))
+            # Permissions, the group or its subscription may have changed while the pull request was held. The offset
+            # is not committed a second time, as by Apache's PullMessageProcessor, which commits only at the first
+            # read.
+            is_decided = terms.basis is not None and terms.basis == self._basis(header)
+            wanted = terms.filter if is_decided else self._wanted(connection, header)
+            reset = self._reset(connection, header) if self._offsets.resets else None
+            result = reset or self._read(header, pull.offset, wanted)
+            if (
+                result.status is GetStatus.FOUND
+                and terms.encoding is HeaderEncoding.JSON
+                and not self._settings.slave_read_enable
+            ):
+                frame = self._found(header, pull.opaque, result)
+                connection.respond_encoded(frame, at_once=pull.answers_at_once)
+                return
+            code = self._code(result.status, pull.offset)
+            response = self._answer(connection, pull.command, header, pull.offset, result, code)
         except Refusal as refusal:
             response = refusal.answer(pull.command)
-        pull.connection.respond(response, at_once=pull.answers_at_once)
+        connection.respond(response, at_once=pull.answers_at_once)
 
     def _settle_reset(self, connection: Connection, header: PullMessageRequestHeader) -> None:
         """Settle a pending reset of the offset, once a pull shows that the group follows it.
@@ -193,11 +254,11 @@ class PullProcessor:
         return GetResult(GetStatus.OFFSET_RESET, reset.offset, first, end)
 
     def _hold(self, pull: HeldPullRequest) -> None:
-        self._statistics.pulls_missed += 1
-        milliseconds = pull.header.suspend_timeout_millis
+        milliseconds = pull.terms.header.suspend_timeout_millis
         if not self._settings.long_polling_enable:
             milliseconds = self._settings.short_polling_time_mills
         self._pull_request_hold.hold(pull, milliseconds / 1000)
+        self._statistics.pulls_missed += 1
 
     def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
         """Return the consumer's filter, once its permissions are checked.
@@ -305,7 +366,7 @@ class PullProcessor:
                 f"The broker does not support consumer to filter message by {expression_type}",
             )
 
-    def _read(self, header: PullMessageRequestHeader, wanted: PullFilter) -> GetResult:
+    def _read(self, header: PullMessageRequestHeader, offset: int, wanted: PullFilter) -> GetResult:
         settings = self._settings
         count = min(max(header.max_msg_nums, 1), settings.max_transfer_count_on_message_in_memory)
         size = settings.max_transfer_bytes_on_message_in_memory
@@ -314,30 +375,40 @@ class PullProcessor:
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
         return self._store.get(
-            header.topic, header.queue_id, header.queue_offset, count, size, wanted.codes,
+            header.topic, header.queue_id, offset, count, size, wanted.codes,
             None if wanted.properties is None else wanted,
         )  # fmt: skip
 
-    def _answer(
+    def _count_found(self, header: PullMessageRequestHeader, result: GetResult) -> None:
+        traffic = self._statistics.gets[header.topic, header.consumer_group]
+        traffic.calls += 1
+        traffic.messages += len(result.records)
+        traffic.size += result.size
+
+    def _found(self, header: PullMessageRequestHeader, opaque: int, result: GetResult) -> bytes:
+        """Count messages, and return the frame with them, as `_answer` would: the next pull goes to the master."""
+        self._count_found(header, result)
+        head = _FOUND_HEAD % (result.next_begin_offset, result.min_offset, result.max_offset, opaque)
+        return b"".join((PREFIX.pack(4 + len(head) + result.size, len(head)), head, *result.records))
+
+    def _answer(  # noqa: PLR0917 - a pull has so many parts
         self,
         connection: Connection,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
+        offset: int,
         result: GetResult,
         code: ResponseCode,
     ) -> RemotingCommand:
-        statistics, slaves_read = self._statistics, self._settings.slave_read_enable
+        slaves_read = self._settings.slave_read_enable
         if code is _FOUND:
-            traffic = statistics.gets[header.topic, header.consumer_group]
-            traffic.calls += 1
-            traffic.messages += len(result.records)
-            traffic.size += result.size
+            self._count_found(header, result)
         else:
-            statistics.pulls_missed += 1
+            self._statistics.pulls_missed += 1
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 logger.warning(
                     "%s pulls %s queue %d from offset %d, outside its range %d to %d: redirected to %d",
-                    header.consumer_group, header.topic, header.queue_id, header.queue_offset,
+                    header.consumer_group, header.topic, header.queue_id, offset,
                     result.min_offset, result.max_offset, result.next_begin_offset,
                     extra=connection.log_peer,
                 )  # fmt: skip
@@ -346,7 +417,7 @@ class PullProcessor:
             code,
             PullMessageResponseHeader(
                 suggest_which_broker_id=self._suggested_broker(header, result) if slaves_read else MASTER_ID,
-                next_begin_offset=self._next_offset(header, result),
+                next_begin_offset=self._next_offset(offset, result),
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
             ),
@@ -354,7 +425,7 @@ class PullProcessor:
             parts=result.records,
         )
 
-    def _code(self, status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
+    def _code(self, status: GetStatus, offset: int) -> ResponseCode:
         # Compared first for speed: hashing an enum member is a Python call.
         if status is GetStatus.FOUND:
             return _FOUND
@@ -364,13 +435,13 @@ class PullProcessor:
             return ResponseCode.PULL_RETRY_IMMEDIATELY if too_small else ResponseCode.PULL_NOT_FOUND
         # Apache's rule: an empty queue has only offset 0, and another offset must be corrected, so such a pull
         # is not held.
-        if status in _EMPTY and header.queue_offset != 0:
+        if status in _EMPTY and offset != 0:
             return ResponseCode.PULL_OFFSET_MOVED
         return _CODES[status]
 
-    def _next_offset(self, header: PullMessageRequestHeader, result: GetResult) -> int:
+    def _next_offset(self, offset: int, result: GetResult) -> int:
         if result.status in _OUTSIDE_OF_QUEUE and not self._corrects_offsets:
-            return header.queue_offset
+            return offset
         return result.next_begin_offset
 
     def _suggested_broker(self, header: PullMessageRequestHeader, result: GetResult) -> int:

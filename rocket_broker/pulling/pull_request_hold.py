@@ -33,6 +33,8 @@ from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 from typing import Protocol
 
+import msgspec
+
 from rocket_broker.filter.pull_filter import EVERYTHING, PullFilter
 from rocket_broker.limits.owner_quota import PARTS, OwnerQuota
 from rocket_broker.limits.refusal import Refusal
@@ -52,6 +54,7 @@ __all__ = [
     "PULL_SIZE",
     "HeldPullRequest",
     "PullRequestHold",
+    "PullTerms",
 ]
 
 logger = logging.getLogger(__name__)
@@ -98,149 +101,145 @@ _CHARACTER_SIZE = 80
 """Bytes that a compiled SQL92 filter takes for each of its characters; tags take fewer."""
 
 
-class HeldPullRequest:
-    """A pull request that waits for a message.
+class PullTerms:
+    """What a pull request asks for, apart from its offsets and its number. Pull requests may share terms.
 
     Attributes:
-        command: The request without its fields and body, as far as the answer needs it.
-        connection: The consumer's connection.
-        filter: The consumer's filter.
-        header: The header of the request.
-        answers_at_once: Whether the answer is written at once, and not at the end of this turn of the loop, when others
-            of its connection could leave with it.
+        basis: What the filter and the permission to pull were decided by, to see whether that has changed; None if they
+            must be decided again.
+        code: The request's code.
         cost: Comparisons that a message causes.
-        is_held: Whether the request waits.
+        encoding: The encoding of the request's header, and so of the answer's.
+        filter: The consumer's filter.
+        header: The header of one of the requests; the offsets of the others differ.
         key: Topic and queue.
-        resume: Reads the queue again and answers the request.
-        size: Bytes that the request takes, roughly.
-        due: When the suspend timeout is over, in seconds of the loop's time.
+        size: Bytes that a request takes, roughly.
     """
 
-    __slots__ = (
-        "answers_at_once", "command", "connection", "cost", "due", "filter", "header", "is_held", "key", "resume",
-        "size",
-    )  # fmt: skip
+    __slots__ = ("basis", "code", "cost", "encoding", "filter", "header", "key", "size")
 
     def __init__(
-        self,
-        connection: Connection,
-        command: RemotingCommand,
-        header: PullMessageRequestHeader,
-        wanted: PullFilter,
-        resume: "Callable[[HeldPullRequest], None]",
+        self, command: RemotingCommand, header: PullMessageRequestHeader, wanted: PullFilter, basis: object = None
     ) -> None:
-        self.connection = connection
-        # The answer needs no more of the request; its fields and body would stay in memory as long as the
-        # pull is held.
-        self.command = RemotingCommand(command.code, command.opaque, command.flag, encoding=command.encoding)
+        self.code = command.code
+        self.encoding = command.encoding
         self.size = PULL_SIZE + _CHARACTER_SIZE * len(header.subscription or "")
         self.header = header
         self.key: QueueKey = (header.topic, header.queue_id)
         self.filter = wanted
         self.cost = wanted.cost
-        self.resume = resume
-        self.due = 0.0
-        self.is_held = False
-        self.answers_at_once = False
+        self.basis = basis
+
+
+class HeldPullRequest(msgspec.Struct, eq=False):
+    """A pull request that waits for a message.
+
+    Attributes:
+        connection: The consumer's connection.
+        opaque: The number of the request on its connection.
+        offset: The queue offset from which on messages are wanted.
+        terms: What else the request asks for.
+        resume: Reads the queue again and answers the request.
+        is_held: Whether the request waits.
+        answers_at_once: Whether the answer is written at once, and not at the end of this turn of the loop, when others
+            of its connection could leave with it.
+        due: When the suspend timeout is over, in seconds of the loop's time.
+    """
+
+    connection: Connection
+    opaque: int
+    offset: int
+    terms: PullTerms
+    resume: "Callable[[HeldPullRequest], None]"
+    is_held: bool = False
+    answers_at_once: bool = False
+    due: float = 0.0
+
+    @property
+    def command(self) -> RemotingCommand:
+        """The request without its fields and body, as far as an answer needs it."""
+        return RemotingCommand(self.terms.code, self.opaque, encoding=self.terms.encoding)
 
     @property
     def place(self) -> str:
         """The queue of the pull request, for error messages."""
-        return f"{self.key[0]} queue {self.key[1]}"
+        topic, queue_id = self.terms.key
+        return f"{topic} queue {queue_id}"
 
     def __repr__(self) -> str:
-        return f"HeldPullRequest({self.header.consumer_group!r} at {self.key} from {self.header.queue_offset})"
+        return f"HeldPullRequest({self.terms.header.consumer_group!r} at {self.terms.key} from {self.offset})"
 
 
-class _OfConnection:
+class _OfConnection(msgspec.Struct, eq=False):
     """One connection's held pull requests, their size, and the comparisons that they add to a message of each queue."""
 
-    __slots__ = ("costs", "pulls", "size")
-
-    def __init__(self) -> None:
-        self.pulls: dict[HeldPullRequest, None] = {}
-        self.costs: dict[QueueKey, int] = {}
-        self.size = 0
-
-    def remove(self, pull: HeldPullRequest) -> None:
-        del self.pulls[pull]
-        self.size -= pull.size
-        self.costs[pull.key] -= pull.cost
-        if not self.costs[pull.key]:
-            del self.costs[pull.key]
+    pulls: dict[HeldPullRequest, None] = msgspec.field(default_factory=dict)
+    costs: dict[QueueKey, int] = msgspec.field(default_factory=dict)
+    size: int = 0
 
 
-class _Alike:
+class _Alike(msgspec.Struct, eq=False):
     """The held pull requests of one queue with equal filters, and their number for each address."""
 
-    __slots__ = ("addresses", "pulls")
-
-    def __init__(self) -> None:
-        # Dicts and not sets: pull requests are answered in the order in which they came.
-        self.pulls: dict[HeldPullRequest, None] = {}
-        self.addresses: dict[str, int] = {}
+    # Dicts and not sets: pull requests are answered in the order in which they came.
+    pulls: dict[HeldPullRequest, None] = msgspec.field(default_factory=dict)
+    addresses: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class _AtQueue:
+class _AtQueue(msgspec.Struct, eq=False):
     """The held pull requests of one queue.
 
     Attributes:
         alike: The pull requests by their filter.
-        cost: Comparisons that a message causes.
         costs: Comparisons that a message causes for each address; equal filters count once.
+        cost: Comparisons that a message causes.
     """
 
-    __slots__ = ("alike", "cost", "costs")
+    alike: dict[PullFilter, _Alike] = msgspec.field(default_factory=dict)
+    costs: dict[str, int] = msgspec.field(default_factory=dict)
+    cost: int = 0
 
-    def __init__(self) -> None:
-        self.alike: dict[PullFilter, _Alike] = {}
-        self.cost = 0
-        self.costs: dict[str, int] = {}
-
-    def check_capacity(self, pull: HeldPullRequest) -> None:
-        """Check the number of comparisons with one more pull request at the queue.
+    def add(self, pull: HeldPullRequest) -> None:
+        """Add the pull request.
 
         Raises:
             Refusal: A message would cause too many comparisons.
         """
-        alike, cost = self.alike.get(pull.filter), pull.cost
+        terms = pull.terms
+        alike, cost, address = self.alike.get(terms.filter), terms.cost, pull.connection.counted_as
         if alike is None and self.cost + cost > MAX_COST_OF_QUEUE:
             raise _busy(f"the filters of the pulls at {pull.place} take {self.cost} of {MAX_COST_OF_QUEUE} comparisons")
-        address, quota = pull.connection.counted_as, MAX_COST_OF_QUEUE // PARTS
+        quota = MAX_COST_OF_QUEUE // PARTS
         if address and (alike is None or address not in alike.addresses) and self.costs.get(address, 0) + cost > quota:
             raise _busy(
                 f"the filters of the pulls of address {address} at {pull.place} take {self.costs.get(address, 0)} of "
                 f"{quota} comparisons"
             )
-
-    def add(self, pull: HeldPullRequest) -> None:
-        """Add the pull request."""
-        alike = self.alike.get(pull.filter)
         if alike is None:
-            alike = self.alike[pull.filter] = _Alike()
-            self.cost += pull.cost
+            alike = self.alike[terms.filter] = _Alike()
+            self.cost += cost
         alike.pulls[pull] = None
-        address = pull.connection.counted_as
         if address:
             alike.addresses[address] = pulls = alike.addresses.get(address, 0) + 1
             if pulls == 1:
-                self.costs[address] = self.costs.get(address, 0) + pull.cost
+                self.costs[address] = self.costs.get(address, 0) + cost
 
     def remove(self, pull: HeldPullRequest) -> None:
         """Remove the pull request."""
-        alike = self.alike[pull.filter]
+        terms = pull.terms
+        alike = self.alike[terms.filter]
         del alike.pulls[pull]
         address = pull.connection.counted_as
         if address:
             alike.addresses[address] -= 1
             if not alike.addresses[address]:
                 del alike.addresses[address]
-                self.costs[address] -= pull.cost
+                self.costs[address] -= terms.cost
                 if not self.costs[address]:
                     del self.costs[address]
         if not alike.pulls:
-            del self.alike[pull.filter]
-            self.cost -= pull.cost
+            del self.alike[terms.filter]
+            self.cost -= terms.cost
 
 
 class PullRequestHold:
@@ -288,33 +287,31 @@ class PullRequestHold:
         Raises:
             Refusal: The limits of the connection, the address, the queue or the whole broker are reached.
         """
-        # New objects enter the tables only after the check: a refused pull request leaves nothing behind.
-        mine = self._by_connection.get(pull.connection) or _OfConnection()
-        at_queue = self._by_queue.get(pull.key) or _AtQueue()
-        cost = mine.costs.get(pull.key, 0) + pull.cost
-        self._check_capacity(pull, mine, at_queue, cost)
-        self._count += 1
-        self._size += pull.size
-        if pull.connection.counted_as:
-            self._quota.count(pull.size, pull.connection.counted_as)
-        mine.size += pull.size
-        mine.costs[pull.key] = cost
-        mine.pulls[pull] = None
-        self._by_connection[pull.connection] = mine
-        at_queue.add(pull)
-        self._by_queue[pull.key] = at_queue
-        self._set_due(pull, min(max(seconds, 0.0), _MAX_SECONDS))
-
-    def _check_capacity(self, pull: HeldPullRequest, mine: _OfConnection, at_queue: _AtQueue, cost: int) -> None:
-        if self._size + pull.size > MAX_BYTES:
+        connection, terms = pull.connection, pull.terms
+        key, size, address = terms.key, terms.size, connection.counted_as
+        # New objects enter the tables only after the checks: a refused pull request leaves nothing behind.
+        mine = self._by_connection.get(connection) or _OfConnection()
+        at_queue = self._by_queue.get(key) or _AtQueue()
+        cost = mine.costs.get(key, 0) + terms.cost
+        if self._size + size > MAX_BYTES:
             raise _busy(f"the pulls of all clients take {self._size} of {MAX_BYTES} bytes")
-        if mine.size + pull.size > MAX_BYTES_PER_CONNECTION:
+        if mine.size + size > MAX_BYTES_PER_CONNECTION:
             raise _busy(f"the pulls of this connection take {mine.size} of {MAX_BYTES_PER_CONNECTION} bytes")
         if cost > MAX_COST:
             raise _busy(f"the filters of this connection's pulls at {pull.place} take more than {MAX_COST} comparisons")
-        if pull.connection.counted_as:
-            self._quota.check(pull.size, pull.connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
-        at_queue.check_capacity(pull)
+        if address:
+            self._quota.check(size, address, code=ResponseCode.SYSTEM_BUSY)
+        at_queue.add(pull)
+        self._by_queue[key] = at_queue
+        if address:
+            self._quota.count(size, address)
+        self._count += 1
+        self._size += size
+        mine.size += size
+        mine.costs[key] = cost
+        mine.pulls[pull] = None
+        self._by_connection[connection] = mine
+        self._set_due(pull, min(max(seconds, 0.0), _MAX_SECONDS))
 
     def messages_arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
@@ -349,14 +346,15 @@ class PullRequestHold:
         try:
             # At a low rate, pull requests that are alone at their queues are answered without steps.
             for _ in range(_ANSWERED_WITHOUT_STEPS):
-                pull = self._pull_alone()
+                pull = self._pull_alone() if self._arrived else None
                 if pull is None:
                     break
-                del self._arrived[pull.key]
-                with Watchdog("answering a pull request whose message has arrived"):
-                    self._forget(pull)
-                    pull.answers_at_once = not self._arrived
-                    self._end(pull)
+                began = Watchdog.clock()
+                del self._arrived[pull.terms.key]
+                self._forget(pull)
+                pull.answers_at_once = not self._arrived
+                self._end(pull)
+                Watchdog.check(began, "answering a pull request whose message has arrived")
         finally:
             self._is_waking = bool(self._arrived)
             if self._is_waking:
@@ -368,7 +366,7 @@ class PullRequestHold:
         Returns:
             None unless it is the only one at its queue and has no filter, and no steps are under way.
         """
-        if not self._arrived or self._background:
+        if self._background:
             return None
         key, arrivals = next(iter(self._arrived.items()))
         at_queue = self._by_queue.get(key)
@@ -377,7 +375,7 @@ class PullRequestHold:
             return None
         (pull,) = alike.pulls
         first, tags_codes = arrivals[-1]
-        return pull if pull.header.queue_offset < first + (len(tags_codes) or 1) else None
+        return pull if pull.offset < first + (len(tags_codes) or 1) else None
 
     def _wake_steps(self) -> _Work:
         try:
@@ -399,7 +397,7 @@ class PullRequestHold:
             for pull in _one_by_one(alike.pulls):
                 # Offsets matter too: an arrival before the offset that the consumer asks for, such as after
                 # a jump forward, is not for this consumer.
-                if pull.is_held and pull.header.queue_offset <= last:
+                if pull.is_held and pull.offset <= last:
                     self._forget(pull)
                     pull.answers_at_once = is_only
                     self._end(pull)
@@ -439,7 +437,7 @@ class PullRequestHold:
             at_queue = self._by_queue.get(key)
             for alike in list(at_queue.alike.values()) if at_queue is not None else ():
                 for number, pull in enumerate(_one_by_one(alike.pulls)):
-                    if pull.is_held and pull.header.queue_offset < end:
+                    if pull.is_held and pull.offset < end:
                         self._forget(pull)
                         self._end(pull)
                         yield
@@ -514,15 +512,22 @@ class PullRequestHold:
             if not together:
                 del self._by_due[pull.due]
         self._count -= 1
-        self._size -= pull.size
+        terms = pull.terms
+        self._size -= terms.size
         if pull.connection.counted_as:
-            self._quota.count(-pull.size, pull.connection.counted_as)
-        at_queue = self._by_queue[pull.key]
+            self._quota.count(-terms.size, pull.connection.counted_as)
+        at_queue = self._by_queue[terms.key]
         at_queue.remove(pull)
         if not at_queue.alike:
-            del self._by_queue[pull.key]
+            del self._by_queue[terms.key]
         mine = self._by_connection[pull.connection]
-        mine.remove(pull)
+        del mine.pulls[pull]
+        mine.size -= terms.size
+        cost = mine.costs[terms.key] - terms.cost
+        if cost:
+            mine.costs[terms.key] = cost
+        else:
+            del mine.costs[terms.key]
         if not mine.pulls:
             del self._by_connection[pull.connection]
 

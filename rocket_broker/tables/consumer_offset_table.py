@@ -68,7 +68,11 @@ class _Removal(Body):
 
 
 class ConsumerOffsetTable:
-    """The committed offsets: for each group and queue, the offset of the next message to consume."""
+    """The committed offsets: for each group and queue, the offset of the next message to consume.
+
+    Attributes:
+        resets: The resets that groups have not followed yet, by group and topic and then by queue; to be read only.
+    """
 
     def __init__(self, settings: BrokerSettings) -> None:
         self._file = TableFile(settings.config_dir / "consumerOffset.json")
@@ -79,7 +83,7 @@ class ConsumerOffsetTable:
         self._count = 0
         self._quota = OwnerQuota("offsets of groups in queues", lambda: MAX_OFFSETS)
         self._owners: dict[tuple[str, str], Counter[str]] = {}  # group, topic -> owner -> offsets
-        self._resets: dict[tuple[str, str], dict[int, Reset]] = {}  # group, topic -> queue -> reset
+        self.resets: dict[tuple[str, str], dict[int, Reset]] = {}
         self._version = DataVersion(timestamp=0, counter=0)
         """Counts the removals, so that the journal's lines can be compared with the file."""
         self._dirty = False
@@ -162,19 +166,19 @@ class ConsumerOffsetTable:
             Refusal: The group has no offset in the queue yet, and a limit allows no further offset.
         """
         self.commit(group, topic, queue_id, offset, client)
-        self._resets.setdefault((group, topic), {})[queue_id] = Reset(offset)
+        self.resets.setdefault((group, topic), {})[queue_id] = Reset(offset)
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> Reset | None:
         """Return the reset of the offset that the group has not followed yet; None if there is none."""
-        resets = self._resets.get((group, topic)) if self._resets else None
+        resets = self.resets.get((group, topic)) if self.resets else None
         return resets.get(queue_id) if resets is not None else None
 
     def settle_reset(self, group: str, topic: str, queue_id: int) -> None:
         """Forget the `pending_reset`, since the group has continued at its offset."""
-        resets = self._resets.get((group, topic), {})
+        resets = self.resets.get((group, topic), {})
         resets.pop(queue_id, None)
         if not resets:
-            self._resets.pop((group, topic), None)
+            self.resets.pop((group, topic), None)
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the group's offsets in the topic, by queue."""
@@ -316,7 +320,7 @@ class ConsumerOffsetTable:
         topics.pop(topic, None)
         if not topics:
             self._topics.pop(group, None)
-        self._resets.pop((group, topic), None)
+        self.resets.pop((group, topic), None)
         for owner, number in self._owners.pop((group, topic), {}).items():
             self._quota.count(-number, owner)
         self._dirty = True

@@ -258,13 +258,20 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closed:
             self._send(response.encode(), at_once=at_once)
 
-    def respond_encoded(self, responses: bytes) -> None:
-        """Send responses that are encoded already, without waiting for the end of this turn of the loop.
+    def respond_encoded(self, responses: bytes, *, at_once: bool = True) -> None:
+        """Send responses that are encoded already; do nothing if the connection is closed.
 
-        Nothing is done if the connection is closed.
+        Args:
+            responses: The frames.
+            at_once: As `respond` says.
         """
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        if at_once:
+            self._last_activity = self._loop.time()
             self._write(responses)
+        else:
+            self._send([responses])
 
     def pause_requests(self, size: int) -> None:
         """Leave the peer's further requests unread until `resume_requests`, while a request is handled in steps.

@@ -9,7 +9,7 @@ import pytest
 from rocket_broker.filter.pull_filter import PullFilter
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.pulling import pull_request_hold
-from rocket_broker.pulling.pull_request_hold import PULL_SIZE, HeldPullRequest, PullRequestHold
+from rocket_broker.pulling.pull_request_hold import PULL_SIZE, HeldPullRequest, PullRequestHold, PullTerms
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -79,7 +79,8 @@ class Stage:
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
         wanted = PullFilter(codes, properties)
-        pull = HeldPullRequest(connection or self.connection, command, header, wanted, resume or self._note)
+        terms = PullTerms(command, header, wanted)
+        pull = HeldPullRequest(connection or self.connection, 1, offset, terms, resume or self._note)
         try:
             self.pulls.hold(pull, seconds)
         except Refusal as refusal:
@@ -92,7 +93,7 @@ class Stage:
         self.pulls.messages_arrived(topic, queue_id, offset, (code,), 0)
 
     def _note(self, pull: HeldPullRequest) -> None:
-        self.resumed.append((asyncio.get_running_loop().time(), pull.header.queue_offset))
+        self.resumed.append((asyncio.get_running_loop().time(), pull.offset))
 
 
 def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> Stage:
