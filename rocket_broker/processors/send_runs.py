@@ -208,8 +208,11 @@ class SendRuns:
             and not self._sending.answers_later
             and settings.region_id == self._region_id
             and settings.trace_on == self._trace_on
-            # No turn has begun, so the request has not waited, and fast failure cannot apply.
-            and not self._fast_failure.in_turn
+            # If no turn has begun, the request has not waited, and fast failure cannot apply.
+            and not (
+                self._fast_failure.in_turn
+                and self._fast_failure.is_late(RequestCode.SEND_MESSAGE_V2, connection.waiting_since, 1)
+            )
         ):
             began = Watchdog.clock()
             try:

@@ -8,7 +8,9 @@
 
 Handling requests of many connections together costs less for each of them. No request waits for others to arrive: only
 connections that were ready in the same turn are handled together. A connection that comes alone, turn after turn, is
-handled at once when it is read. That saves a callback, and with it a system call, for each of its reads.
+handled at once when it is read. That saves a callback, and with it a system call, for each of its reads. Connections
+that come alone one after the other are handled at once, too, and a callback notes the end of each turn. The only
+connection of a turn is asked with `take_alone`, as one that comes alone.
 
 A request that `take` has left is not offered to it again, unless it was left only because of the number of others.
 """
@@ -56,6 +58,9 @@ class _Receiver(Protocol):
             may_take: Whether the first of them may be taken.
         """
 
+    def handle_alone(self) -> None:
+        """Handle all frames, and send all answers, of the only connection of a turn."""
+
     def abort(self, reason: str) -> None:
         """Close the connection now."""
 
@@ -71,7 +76,8 @@ class Arrivals(Generic[_Connection]):
         take: Handles the first frames of connections without decoding them into commands. It gets what each has
             received, which begins with a whole frame. It returns what it has taken of each; or None if that is nothing,
             and each connection may be asked again by itself.
-        take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
+        take_alone: Called instead of `take` with the only connection of a turn, and what it has received. It may take
+            other requests than `take`.
         begin_turn: Called when the first requests of a turn have arrived.
         end_turn: Called when all requests of a turn have been handled.
         codes: The codes of the requests that `take` may handle.
@@ -81,13 +87,14 @@ class Arrivals(Generic[_Connection]):
         take: As given.
         take_alone: As given.
         begin_turn: As given.
-        alone: The connection that was read last, if it came alone: read once more, it comes alone again.
+        alone: The connection that was read last, if it came alone: read once more, it comes alone again. None once its
+            turn has ended, if it was another one that was read before.
     """
 
     # Invariant: while _is_in_turn, `_end` is scheduled for the end of this turn, and `alone` is None.
     __slots__ = (
-        "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last_count", "_loop", "alone", "begin_turn",
-        "codes", "take", "take_alone",
+        "_buffer", "_connections", "_count", "_end_turn", "_is_in_turn", "_last", "_last_count", "_loop", "alone",
+        "begin_turn", "codes", "take", "take_alone",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +117,7 @@ class Arrivals(Generic[_Connection]):
         self._connections: list[_Connection] = []
         self._is_in_turn = False
         self._count = self._last_count = 0  # reads of this turn, and of the turn before
+        self._last: _Connection | None = None  # that was read
         self.alone: _Connection | None = None
 
     def is_alone(self, connection: _Connection) -> bool:
@@ -123,6 +131,9 @@ class Arrivals(Generic[_Connection]):
             alone = self.alone
             if self._last_count <= 1 and (alone is connection or alone is None):
                 self.alone = connection
+                if self._last is not connection:  # so the next read may be of another connection, too
+                    self._last = connection
+                    self._loop.call_soon(self._end_alone)
                 return True
             self._is_in_turn = True
             self._count = 0 if alone is None else 1
@@ -130,8 +141,13 @@ class Arrivals(Generic[_Connection]):
             # The loop runs a callback of `call_soon` before it reads anything in the next turn.
             self._loop.call_soon(self._end)
             self.begin_turn()
+        self._last = connection
         self._count += 1
         return False
+
+    def _end_alone(self) -> None:
+        """Note that the turn of a connection that came alone has ended: another may come alone in the next one."""
+        self.alone = None
 
     def end_alone(self) -> None:
         """End the turn of a connection that came alone: its requests have been handled."""
@@ -150,6 +166,16 @@ class Arrivals(Generic[_Connection]):
     def handle(self) -> None:
         """Handle the requests that have arrived, now."""
         connections, self._connections = self._connections, []
+        if len(connections) == 1:
+            try:
+                connections[0].handle_alone()
+            except Exception as error:
+                self._abort(connections[0], error)
+        else:
+            self._handle_several(connections)
+        self._buffer.used = 0
+
+    def _handle_several(self, connections: Sequence[_Connection]) -> None:
         received = [(connection, frames) for connection in connections if (frames := connection.first_frames())]
         left = self._take_together(received) if received else {}
         for connection in connections:
@@ -157,10 +183,13 @@ class Arrivals(Generic[_Connection]):
             if may_take is not None:
                 try:
                     connection.handle_arrived(may_take=may_take)
-                except Exception:
-                    logger.exception("%s: its requests could not be handled", connection.remote_address)
-                    connection.abort("its requests could not be handled")
-        self._buffer.used = 0
+                except Exception as error:
+                    self._abort(connection, error)
+
+    @staticmethod
+    def _abort(connection: _Connection, error: Exception) -> None:
+        logger.error("%s: its requests could not be handled", connection.remote_address, exc_info=error)
+        connection.abort("its requests could not be handled")
 
     def _take_together(self, received: Sequence[tuple[_Connection, memoryview]]) -> Mapping[_Connection, bool | None]:
         """Handle first frames together; return for each connection whether what is left may be taken, None if nothing

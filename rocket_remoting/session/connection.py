@@ -42,6 +42,8 @@ from rocket_remoting.wire.receive_buffer import ReceiveBuffer
 logger = logging.getLogger("rocket_remoting")
 
 _NOTHING = memoryview(b"")
+_TAKEN_ALONE = 2
+"""Times that requests are taken of a connection that came alone, such as a send and the pull behind it."""
 _REPORTED_FROM = 64 * 1024
 """Bytes that wait to be written; a connection with more of them counts against `Limits.buffers`. Requests with large
 answers are refused on a connection that buffers more than this."""
@@ -59,7 +61,8 @@ class FramesHandler(msgspec.Struct, frozen=True):
         codes: The codes of the requests that `take` may handle.
         take: Called with what each connection has received, which begins with a whole frame. It returns what it has
             taken of each; or None if that is nothing, and each connection may be asked again by itself.
-        take_alone: Called instead of `take` with the only connection of a turn, and what it has received.
+        take_alone: Called instead of `take` with the only connection of a turn, and what it has received. It may take
+            other requests than `take`.
         begin_turn: Called when the first requests of a turn of the loop have arrived.
         end_turn: Called when all requests of the turn have been handled.
     """
@@ -570,13 +573,26 @@ class Connection(asyncio.BufferedProtocol):
         if self._reported_size or self._decoder.excess:
             self._apply_limits()
 
+    def handle_alone(self) -> None:
+        """As `Arrivals` asks."""
+        self._has_arrived = False
+        arrivals = self._arrivals
+        if arrivals is not None and self._decoder.pending and not self.is_closed and not self._must_wait():
+            self._handle_alone(arrivals)
+        else:
+            self._decoder.settle()
+        if self._outgoing:
+            self._flush()
+        if self._reported_size or self._decoder.excess:
+            self._apply_limits()
+
     def _handle_arrivals(self) -> None:
         """Handle now what was read, if that waits for the end of the turn of the loop."""
         if self._has_arrived and self._arrivals is not None:
             self._arrivals.handle()
 
     def _handle_alone(self, arrivals: Arrivals["Connection"]) -> None:
-        """Handle the frames that have been read from a connection that came alone.
+        """Handle the frames that have been read from a connection that came alone, or is the only one of a turn.
 
         If all of them are taken, as of a client that sends and waits for the answer, that needs few steps: no turn of
         the loop and no time is counted, and the answers are not collected.
@@ -585,8 +601,11 @@ class Connection(asyncio.BufferedProtocol):
         frames, began, may_take = decoder.readable(), None, False
         if frames and (turns is None or not turns.waiting or turns.left(self.counted_as or self) > 0):
             began = perf_counter()
-            taken = arrivals.take_alone(self, frames)
-            if taken is not None:
+            for _ in range(_TAKEN_ALONE):
+                taken = arrivals.take_alone(self, frames)
+                if taken is None:
+                    may_take = False
+                    break
                 count, answers, may_take = taken
                 if not self.is_known and count:
                     self._note_request()
@@ -600,6 +619,8 @@ class Connection(asyncio.BufferedProtocol):
                         turns.use(self.counted_as or self, perf_counter() - began)
                     decoder.settle()
                     return
+                if not may_take or not (frames := decoder.readable()):
+                    break
         arrivals.begin_turn()
         try:
             self._handle_all(may_take=may_take, began=began)

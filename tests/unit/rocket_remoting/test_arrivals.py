@@ -169,6 +169,9 @@ class _Receiver:
     def handle_arrived(self, *, may_take: bool) -> None:
         self.is_handled = True
 
+    def handle_alone(self) -> None:
+        self.is_handled = True
+
     def abort(self, reason: str) -> None:
         raise AssertionError(reason)
 
@@ -196,22 +199,39 @@ def test_requests_are_handled_early_if_the_next_read_would_lack_room(used: int, 
     asyncio.run(main())
 
 
+async def read_in_turns(*turns_: list[_Receiver]) -> list[int]:
+    """Return how many of the connections that are read in each iteration of the loop are handled at once."""
+    arrivals = new_arrivals(ReceiveBuffer())
+    at_once = []
+    for receivers in turns_:
+        at_once.append(0)
+        for receiver in receivers:
+            if arrivals.is_alone(receiver):
+                at_once[-1] += 1
+            else:
+                arrivals.add(receiver)
+        await asyncio.sleep(0)  # the end of the iteration
+    return at_once
+
+
 def test_connection_that_comes_alone_is_handled_at_once() -> None:
     """Unless another connection was read last, or several were read in the iteration before."""
 
     async def main() -> None:
-        arrivals = new_arrivals(ReceiveBuffer())
         first, second, third = (_Receiver() for _ in range(3))
-        at_once = []
-        for reads in ([first], [first], [second], [second], [second], [first, second, third], [third], [third]):
-            at_once.append(0)
-            for receiver in reads:
-                if arrivals.is_alone(receiver):
-                    at_once[-1] += 1
-                else:
-                    arrivals.add(receiver)
-            await asyncio.sleep(0)  # the end of the iteration
-        assert at_once == [1, 1, 0, 0, 1, 0, 0, 1]
+        reads = ([first], [first], [second], [second], [second], [first, second, third], [third], [third])
+        assert await read_in_turns(*reads) == [1, 1, 0, 0, 1, 0, 0, 1]
+
+    asyncio.run(main())
+
+
+def test_connections_that_come_alone_in_turn_are_handled_at_once() -> None:
+    """Until two come in one iteration."""
+
+    async def main() -> None:
+        first, second, third = (_Receiver() for _ in range(3))
+        assert await read_in_turns([first], [second], [third], [first], [second]) == [1] * 5
+        assert await read_in_turns([first], [second, third], [first], [second]) == [1, 1, 0, 1]
 
     asyncio.run(main())
 
