@@ -425,7 +425,7 @@ _Queue = TypeVar("_Queue", bound=QueueState)
 
 @final
 class LoneSends(Generic[_Queue]):
-    """Stores and answers lone sends: each is all that was received in a turn of the loop."""
+    """Stores and answers lone sends: each is the only one that was received in a turn of the loop."""
 
     def __new__(
         cls,
@@ -454,8 +454,8 @@ class LoneSends(Generic[_Queue]):
         longest_body: int,
         store_timestamp: int,
         /,
-    ) -> tuple[bytes, _Queue, list[int], int, bool] | PlainSends | None:
-        """Store the messages of a request as `PlainSends.pack` does, and return its answer, which is made before.
+    ) -> tuple[int, bytes, _Queue, list[int], int, bool] | PlainSends | None:
+        """Store the messages of the first request as `PlainSends.pack` does; return its answer, which is made before.
 
         Args:
             received: What was received; it begins with a whole frame.
@@ -467,10 +467,10 @@ class LoneSends(Generic[_Queue]):
             store_timestamp: The time of storing, in milliseconds since 1970.
 
         Returns:
-            The answer, empty if none is expected; the queue, the tags codes of its messages, the bytes of their
-            records, and whether entries have been written into the index. Otherwise nothing has changed. Then the plain
-            requests that were received are returned if these are several, their queue is none of `plain`, or a file has
-            no room; and None if the first request is not plain.
+            The bytes of the request; the answer, empty if none is expected; the queue, the tags codes of its messages,
+            the bytes of their records, and whether entries have been written into the index. Otherwise nothing has
+            changed. Then the plain requests that were received are returned if these are several, their queue is none
+            of `plain`, or a file has no room; and None if the first request is not plain.
 
         Raises:
             OverflowError: A number does not fit its field.

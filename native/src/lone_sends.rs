@@ -1,4 +1,4 @@
-//! Sends that are stored and answered in one call: each is all that was received in a turn of the broker's loop.
+//! Sends that are stored and answered in one call: each is the only one that was received in a turn of the broker's loop.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -32,8 +32,8 @@ impl LoneSends {
         Self { reader, log, queues, last_property, template }
     }
 
-    /// Stores a request, and returns the answer, the queue, the tags codes of the messages, the bytes of their records, and
-    /// whether they are indexed.
+    /// Stores the first request, and returns its bytes, the answer, the queue, the tags codes of the messages, the bytes of
+    /// their records, and whether they are indexed.
     ///
     /// Otherwise nothing has changed. Returned are the plain requests that were received, if these are several, their queue
     /// is not one of `plain`, or a file has no room; `None` if the first request is not plain.
@@ -83,7 +83,7 @@ impl LoneSends {
         let answer = sends.first_answer(py, &run, self.template.get())?;
         let is_indexed = index.is_some() && run.has_keys();
         let tags_codes = sends.tags_codes().swap_remove(0); // a lone request has one queue
-        let stored = (answer, queue, tags_codes, run.size(), is_indexed).into_bound_py_any(py)?;
+        let stored = (sends.first_length(), answer, queue, tags_codes, run.size(), is_indexed).into_bound_py_any(py)?;
         run.write_if_room(log, &states, index, store_timestamp)?;
         Ok(run.is_written.then_some(stored))
     }

@@ -205,8 +205,7 @@ impl SendReader {
 }
 
 impl SendReader {
-    /// Returns the messages of the first requests of a connection, and whether that is one request and all that was
-    /// received; `None` if there are none.
+    /// Returns the messages of the first requests of a connection, and whether that is one request; `None` if there are none.
     pub fn read_alone(
         slf: &Bound<'_, Self>,
         received: &Bound<'_, PyAny>,
@@ -219,7 +218,7 @@ impl SendReader {
         if found.requests.is_empty() {
             return Ok(None);
         }
-        let is_lone = found.requests.len() == 1 && found.parts[0].length == received.len();
+        let is_lone = found.requests.len() == 1;
         let hosts = vec![(host.unbind(), host_flags)];
         Ok(Some((PlainSends { found, hosts, reader: slf.clone().unbind() }, is_lone)))
     }
@@ -558,6 +557,11 @@ impl PlainSends {
     pub fn first_target(&self) -> (&str, i32) {
         let target = &self.found.targets[self.found.requests[0].target];
         (&self.found.topics[target.topic], target.queue_id)
+    }
+
+    /// Returns the bytes of the requests of the first connection.
+    pub fn first_length(&self) -> usize {
+        self.found.parts[0].length
     }
 
     /// Returns the answers to the first connection.

@@ -221,7 +221,7 @@ class SendRuns:
                 return None
             stored = self._store.put_alone(lone, received, born_host, self._destinations.known_plain)
             if isinstance(stored, tuple):
-                answer, topic, count, size = stored
+                length, answer, topic, count, size = stored
                 # Counted as in `take`; inlined, because this runs for every lone send.
                 traffic = self._statistics.puts[topic]
                 traffic.calls += 1
@@ -231,7 +231,7 @@ class SendRuns:
                 if seconds >= put_times.FAST_SECONDS:
                     self._statistics.put_times.note(seconds, count)
                     Watchdog.check(began, "storing messages of a request")
-                return len(received), answer, False
+                return length, answer, False
             if stored is None:
                 return None
             taken = self._store_run(((connection, received),), ((*born_host, received),), stored)

@@ -266,8 +266,8 @@ class MessageStore:
         received: memoryview,
         born_host: tuple[bytes, int],
         plain: AbstractSet[tuple[str, int]],
-    ) -> "tuple[bytes, str, int, int] | PlainSends | None":
-        """Store the messages of a request and make its answer, in one call of the native core.
+    ) -> "tuple[int, bytes, str, int, int] | PlainSends | None":
+        """Store the messages of the first request and make its answer, in one call of the native core.
 
         Args:
             sends: What `lone_sends` returned.
@@ -276,9 +276,9 @@ class MessageStore:
             plain: The queues whose messages are stored as they are.
 
         Returns:
-            The answer, the topic, the number of messages, and the bytes of their records. Otherwise nothing has
-            changed. Then the plain requests that were received are returned; None if the first one is unusual or
-            refused.
+            The bytes of the request, the answer, the topic, the number of messages, and the bytes of their records.
+            Otherwise nothing has changed. Then the plain requests that were received are returned; None if the first
+            one is unusual or refused.
         """
         # `takes_runs` and `put_run`'s choice of the index file, inlined: this runs for every lone send.
         if self._committer is not None or self._is_full or self._refusal() is not None:
@@ -294,14 +294,14 @@ class MessageStore:
             return None
         if not isinstance(stored, tuple):
             return stored
-        answer, queue, tags_codes, size, is_indexed = stored
+        length, answer, queue, tags_codes, size, is_indexed = stored
         count = len(tags_codes)
         if is_indexed:
             self._index.dirty.add(files[-1])
         if not self._flusher.is_awake:
             self._flusher.wake()
         self._notify(queue, queue.max_offset - count, tags_codes, now)
-        return answer, queue.topic, count, size
+        return length, answer, queue.topic, count, size
 
     def lone_sends(
         self, reader: "SendReader", last_property: str, template: "AnswerTemplate"
