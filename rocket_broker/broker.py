@@ -21,6 +21,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.processors.broker_context import BrokerContext
+from rocket_broker.processors.known_pulls import KnownPulls, is_pull
 from rocket_broker.processors.send_runs import RUN_CODES, SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
@@ -170,6 +171,7 @@ class Broker:
         self._chaos = chaos
         self._handlers: dict[int, RequestHandler] = {}
         self._send_runs: SendRuns | None = None
+        self._known_pulls: KnownPulls | None = None  # only without access control
         self._server: Server | None = None
         self._running: AsyncExitStack | None = None
 
@@ -344,6 +346,8 @@ class Broker:
         return self._send_runs.take(received) if self._send_runs is not None else None
 
     def _take_alone(self, connection: Connection, received: memoryview) -> Taken | None:
+        if self._known_pulls is not None and is_pull(received):
+            return self._known_pulls.take(connection, received)
         return self._send_runs.take_alone(connection, received) if self._send_runs is not None else None
 
     async def _connect_back(self) -> None:
@@ -573,6 +577,8 @@ class Broker:
         table = slave_table(self.requests.table, s.broker_name) if s.is_slave else self.requests.table
         self._handlers.update(handlers_of(table, check, self.audit))
         self._send_runs = self.requests.send_runs
+        if self.access is None:
+            self._known_pulls = self.requests.known_pulls
 
     def _may_know(self, producer: ClientChannel, topic: str, group: str) -> bool:
         access = self.access

@@ -43,6 +43,7 @@ from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
 from rocket_broker.processors.deduplicated import DeduplicatedSends
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.groups import GroupsProcessor
+from rocket_broker.processors.known_pulls import KnownPulls
 from rocket_broker.processors.locks import LocksProcessor
 from rocket_broker.processors.messages import MessagesProcessor
 from rocket_broker.processors.offset_reset import OffsetResetProcessor
@@ -131,6 +132,7 @@ class RequestHandlers:
     Attributes:
         table: The handler of each request code, and what requests need to reach it where access control is on.
         send_runs: Handles the plain sends of a connection together.
+        known_pulls: Handles pull requests that are like earlier ones, without access control.
     """
 
     def __init__(self, context: BrokerContext) -> None:
@@ -168,6 +170,7 @@ class RequestHandlers:
         # A reply is also stored, in the topic that its header names.
         reply_topic = f"{settings.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}"
         end_needs = sends(EndTransactionRequestHeader).and_rights(partial(_transaction_rights, context.halves))
+        self.known_pulls = KnownPulls(context, pulling)
         self.table: dict[int, Served] = {
             Code.SEND_MESSAGE: Served(sending.send, sends(SendMessageRequestHeader)),
             Code.SEND_MESSAGE_V2: Served(sending.send, send_needs),

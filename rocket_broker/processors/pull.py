@@ -171,7 +171,24 @@ class PullProcessor:
             return None
         return self._answer(connection, command, header, offset, result, code)
 
-    def _basis(self, header: PullMessageRequestHeader) -> _Basis:
+    def terms(
+        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+    ) -> PullTerms | None:
+        """Return the terms of a pull request, by which `pull_again` handles others like it.
+
+        Returns:
+            None if permissions and filter of such requests must be decided each time.
+
+        Raises:
+            Refusal: The consumer may not pull from the queue, or its filter is unknown or not supported.
+        """
+        if self._lasting_basis(header) is None:
+            return None
+        wanted = self._wanted(connection, header)  # this may create the group
+        _drop_unused(header)
+        return PullTerms(command, header, wanted, self.basis(header))
+
+    def basis(self, header: PullMessageRequestHeader) -> _Basis:
         """Return all that permission and filter depend on, apart from the request and the names of system topics."""
         number, model = 0, None
         if not header.sys_flag & PULL_SUBSCRIPTION:
@@ -183,8 +200,45 @@ class PullProcessor:
         # Each change of a table makes a new version. The subscription itself is not kept here, for it may be large.
         return self._settings.broker_permission, self._topics.data_version, self._groups.data_version, number, model
 
+    def pull_again(
+        self, connection: Connection, terms: PullTerms, opaque: int, offset: int, commit_offset: int
+    ) -> bytes | None:
+        """Answer or hold a pull request with known terms, whose `basis` is still the same, if it is a usual one.
+
+        Args:
+            connection: The consumer's connection.
+            terms: The terms of the request.
+            opaque: The number of the request.
+            offset: The queue offset from which on messages are wanted.
+            commit_offset: The group's offset to commit, if the terms say so.
+
+        Returns:
+            The frame of the answer, empty if the request is held; None if nothing was done, and `pull` must be called.
+
+        Raises:
+            Refusal: A limit of held pull requests is reached.
+        """
+        header = terms.header
+        if connection.exhausts_buffers or self._offsets.resets or self._settings.slave_read_enable:
+            return None
+        topic, queue_id = terms.key
+        end = self._store.max_offset(topic, queue_id)
+        answer = b""
+        if offset < end:
+            result = self._read(header, offset, terms.filter)
+            if result.status is not GetStatus.FOUND:
+                return None
+            answer = self._found(header, opaque, result)
+        elif offset != end or not end or not header.sys_flag & PULL_SUSPEND:
+            return None
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._commit(connection, header, commit_offset)
+        if not answer:
+            self._hold(HeldPullRequest(connection, opaque, offset, terms, self._resume))
+        return answer
+
     def _lasting_basis(self, header: PullMessageRequestHeader) -> _Basis | None:
-        """Return `_basis`; None if permission or filter may change without a change of it."""
+        """Return the `basis`; None if permission or filter may change without a change of it."""
         # The filter of a retry topic depends on a setting, and SQL92 expressions may be forgotten.
         if header.topic.startswith(RETRY_PREFIX):
             return None
@@ -195,7 +249,7 @@ class PullProcessor:
             if subscription is None:
                 return None
             expression_type = subscription.data.expression_type
-        return self._basis(header) if is_tag_type(expression_type) else None
+        return self.basis(header) if is_tag_type(expression_type) else None
 
     def _commit(self, connection: Connection, header: PullMessageRequestHeader, offset: int) -> None:
         """Commit the offset that came with a pull. A refusal, for want of room, does not fail the pull."""
@@ -212,7 +266,7 @@ class PullProcessor:
             # Permissions, the group or its subscription may have changed while the pull request was held. The offset
             # is not committed a second time, as by Apache's PullMessageProcessor, which commits only at the first
             # read.
-            is_decided = terms.basis is not None and terms.basis == self._basis(header)
+            is_decided = terms.basis is not None and terms.basis == self.basis(header)
             wanted = terms.filter if is_decided else self._wanted(connection, header)
             reset = self._reset(connection, header) if self._offsets.resets else None
             result = reset or self._read(header, pull.offset, wanted)

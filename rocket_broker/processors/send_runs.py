@@ -25,6 +25,7 @@ from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.processors.batches import MOST_KEYS, PART_BYTES, PART_MESSAGES
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.destinations import Destinations
+from rocket_broker.processors.known_pulls import is_pull
 from rocket_broker.processors.origin_properties import ORIGIN_PROPERTIES, origin_properties
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_grants import SendGrants
@@ -231,7 +232,7 @@ class SendRuns:
                 if seconds >= put_times.FAST_SECONDS:
                     self._statistics.put_times.note(seconds, count)
                     Watchdog.check(began, "storing messages of a request")
-                return length, answer, False
+                return length, answer, length < len(received) and is_pull(received, length)
             if stored is None:
                 return None
             taken = self._store_run(((connection, received),), ((*born_host, received),), stored)

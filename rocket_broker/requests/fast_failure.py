@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_WARNINGS = 1.0
 _RECENT_SECONDS = 1.0
-"""For so long a turn says how long requests wait. A turn with only the sends of one connection is not counted."""
+"""For so long a turn says how long requests wait. A turn with only sends and pulls of one connection may not be
+counted."""
 
 _SENDS = (
     Code.SEND_MESSAGE,
