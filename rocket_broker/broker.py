@@ -21,7 +21,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.filter.filter_compiler import FilterCompiler
 from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.processors.broker_context import BrokerContext
-from rocket_broker.processors.known_pulls import KnownPulls, is_pull
+from rocket_broker.processors.known_pulls import CODE, DIGIT, KnownPulls, is_pull
 from rocket_broker.processors.send_runs import RUN_CODES, SendRuns
 from rocket_broker.pulling.pull_request_hold import PullRequestHold
 from rocket_broker.registration import Registration
@@ -346,7 +346,8 @@ class Broker:
         return self._send_runs.take(received) if self._send_runs is not None else None
 
     def _take_alone(self, connection: Connection, received: memoryview) -> Taken | None:
-        if self._known_pulls is not None and is_pull(received):
+        # The digit tells most other requests without a call.
+        if self._known_pulls is not None and len(received) > CODE and received[CODE] == DIGIT and is_pull(received):
             return self._known_pulls.take(connection, received)
         return self._send_runs.take_alone(connection, received) if self._send_runs is not None else None
 

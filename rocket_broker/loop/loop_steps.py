@@ -14,7 +14,7 @@ Steps are generators that yield wherever they may be interrupted. Requests use
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator, Iterable
 from types import TracebackType
 from typing import TypeVar
 
@@ -59,10 +59,14 @@ class BackgroundSteps:
     """Work that callbacks begin. Each turn of the loop runs a slice of the first work in line, which then goes last.
 
     Work that fits into one slice is done when `add` returns, unless other work is in line already.
+
+    Attributes:
+        waiting: The work in line; to be read only.
     """
 
     def __init__(self) -> None:
         self._line: StepLine[tuple[str, Generator[None, None, None]]] = StepLine(self._advance)
+        self.waiting: Collection[object] = self._line.waiting
 
     def add(self, what: str, steps: Generator[None, None, None]) -> None:
         """Begin the work.

@@ -28,22 +28,25 @@ class StepLine(Generic[Work]):
     Args:
         advance: Runs a slice of a work; returns whether the work has ended.
         follow: Returns the work that joins the line when a work has ended; None for none.
+
+    Attributes:
+        waiting: The work in line; to be read only.
     """
 
     def __init__(self, advance: Callable[[Work], bool], follow: Callable[[], Work | None] = lambda: None) -> None:
         self._advance = advance
         self._follow = follow
-        self._line: deque[Work] = deque()
+        self.waiting: deque[Work] = deque()
         self._is_scheduled = False
 
     def add(self, work: Work) -> None:
         """Append work to the line."""
-        self._line.append(work)
+        self.waiting.append(work)
         self._schedule()
 
     def take(self) -> Work | None:
         """Remove and return the first work in line; None if the line is empty."""
-        return self._line.popleft() if self._line else None
+        return self.waiting.popleft() if self.waiting else None
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -59,12 +62,12 @@ class StepLine(Generic[Work]):
         # so clients wait for 2 ms at most, however long the line is.
         next_work = self._follow() if self._advance(work) else work
         if next_work is not None:
-            self._line.append(next_work)
-        if self._line:
+            self.waiting.append(next_work)
+        if self.waiting:
             self._schedule()
 
     def __len__(self) -> int:
-        return len(self._line)
+        return len(self.waiting)
 
 
 def run_slice(steps: Generator[None, None, object]) -> None:

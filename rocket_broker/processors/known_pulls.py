@@ -13,7 +13,7 @@ that it refuses.
 import re
 
 from rocket_broker.limits.refusal import Refusal
-from rocket_broker.loop.watchdog import Watchdog
+from rocket_broker.loop.watchdog import LIMIT_SECONDS, Watchdog
 from rocket_broker.processors.broker_context import BrokerContext
 from rocket_broker.processors.pull import PullProcessor
 from rocket_broker.pulling.pull_request_hold import PullTerms
@@ -25,7 +25,7 @@ from rocket_remoting.wire.command import PREFIX, decode_json_header
 from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.headers import PullMessageRequestHeader
 
-__all__ = ["KnownPulls", "is_pull"]
+__all__ = ["CODE", "DIGIT", "KnownPulls", "is_pull"]
 
 MOST_KNOWN = 8_192
 """Maximum number of remembered terms. Beyond it all are forgotten, and decided again."""
@@ -34,10 +34,14 @@ LONGEST_HEADER = 1_024
 MOST_TAGS = 16
 """Tags of remembered terms, at most: all together take up to 30 MB."""
 
-_CODE = RequestCode.PULL_MESSAGE
-_BEGIN = b'{"code":%d,' % _CODE
+_PULL = RequestCode.PULL_MESSAGE
+_BEGIN = b'{"code":%d,' % _PULL
 _PREFIX = PREFIX.size
 _BEGIN_END = _PREFIX + len(_BEGIN)
+CODE = _PREFIX + _BEGIN.index(b"1")
+"""Where the code of a request stands if its header has the usual begin."""
+DIGIT = ord("1")
+"""The first digit of the code there, if it is a PULL_MESSAGE."""
 
 _split = re.compile(rb'("queueOffset":"|"commitOffset":"|"opaque":)(0|[1-9][0-9]{0,17})(?![0-9])').split
 _NAMES = _OFFSET, _COMMIT, _NUMBER = b'"queueOffset":"', b'"commitOffset":"', b'"opaque":'
@@ -85,12 +89,13 @@ class KnownPulls:
                 terms is not None
                 and (opaque := numbers[_NUMBER]) <= MAX_OPAQUE
                 # If no turn has begun, the request has not waited.
-                and not (fast_failure.in_turn and fast_failure.is_late(_CODE, connection.waiting_since, 1))
+                and not (fast_failure.in_turn and fast_failure.is_late(_PULL, connection.waiting_since, 1))
             ):
                 answer = pulling.pull_again(connection, terms, opaque, numbers[_OFFSET], numbers[_COMMIT])
         except (Refusal, OSError):
             return None
-        Watchdog.check(began, "handling a pull request")
+        if Watchdog.clock() - began > LIMIT_SECONDS:
+            Watchdog.check(began, "handling a pull request")
         return None if answer is None else (end, answer, True)
 
     def _learned(

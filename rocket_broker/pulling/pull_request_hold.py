@@ -39,7 +39,7 @@ from rocket_broker.filter.pull_filter import EVERYTHING, PullFilter
 from rocket_broker.limits.owner_quota import PARTS, OwnerQuota
 from rocket_broker.limits.refusal import Refusal
 from rocket_broker.loop.loop_steps import BackgroundSteps
-from rocket_broker.loop.watchdog import Watchdog
+from rocket_broker.loop.watchdog import LIMIT_SECONDS, Watchdog
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.command import RemotingCommand
@@ -311,7 +311,19 @@ class PullRequestHold:
         mine.costs[key] = cost
         mine.pulls[pull] = None
         self._by_connection[connection] = mine
-        self._set_due(pull, min(max(seconds, 0.0), _MAX_SECONDS))
+        loop = asyncio.get_running_loop()
+        # Apache's service looks at timeouts only when a message arrives and every five seconds, so its
+        # answers come up to five seconds late. Here the timer makes them exact.
+        due = pull.due = loop.time() + min(max(seconds, 0.0), _MAX_SECONDS)
+        pull.is_held = True
+        together = self._by_due.get(due)
+        if together is None:
+            self._by_due[due] = {pull: None}
+            heappush(self._dues, due)
+        else:
+            together[pull] = None
+        if self._timer is None or due < self._timer.when():
+            self._arm(due)
 
     def messages_arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
@@ -354,7 +366,8 @@ class PullRequestHold:
                 self._forget(pull)
                 pull.answers_at_once = not self._arrived
                 self._end(pull)
-                Watchdog.check(began, "answering a pull request whose message has arrived")
+                if Watchdog.clock() - began > LIMIT_SECONDS:
+                    Watchdog.check(began, "answering a pull request whose message has arrived")
         finally:
             self._is_waking = bool(self._arrived)
             if self._is_waking:
@@ -366,7 +379,7 @@ class PullRequestHold:
         Returns:
             None unless it is the only one at its queue and has no filter, and no steps are under way.
         """
-        if self._background:
+        if self._background.waiting:
             return None
         key, arrivals = next(iter(self._arrived.items()))
         at_queue = self._by_queue.get(key)
@@ -443,21 +456,6 @@ class PullRequestHold:
                         yield
                     elif not number % _CODES_A_STEP:
                         yield
-
-    def _set_due(self, pull: HeldPullRequest, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        # Apache's service looks at timeouts only when a message arrives and every five seconds, so its
-        # answers come up to five seconds late. Here the timer makes them exact.
-        due = pull.due = loop.time() + seconds
-        pull.is_held = True
-        together = self._by_due.get(due)
-        if together is None:
-            self._by_due[due] = {pull: None}
-            heappush(self._dues, due)
-        else:
-            together[pull] = None
-        if self._timer is None or due < self._timer.when():
-            self._arm(due)
 
     def _arm(self, due: float) -> None:
         if self._timer is not None:

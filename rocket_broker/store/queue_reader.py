@@ -123,7 +123,7 @@ def _read_usual(  # noqa: PLR0917 - as `read`
         return None
     file.used = True
     found = read_records(
-        entries, (file.view or file.readable(), file.base), (log.first, log.found, log.committed), queue.topic,
+        entries, (file.view or file.readable(), file.base), (log.files.first, log.found, log.committed), queue.topic,
         None if tag_codes is None else list(tag_codes), (max_count, max_bytes),
     )  # fmt: skip
     if found is None:
