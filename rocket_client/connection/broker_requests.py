@@ -4,15 +4,15 @@ Each method sends one request. It raises a `ResponseError` if the broker refuses
 `RemotingError` if the broker cannot be reached or does not answer.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import TypeVar
 
+from rocket_client.connection.connections import Connections
 from rocket_client.connection.routes import RouteTable
 from rocket_client.core import offset_calls
 from rocket_client.core.call import Call, refusal
 from rocket_client.core.pull_answer import PullAnswer
 from rocket_client.errors import BrokerNotFoundError
-from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
     ConsumerOffsetSerializeWrapper,
@@ -37,9 +37,9 @@ T = TypeVar("T")
 class BrokerRequests:
     """Requests to brokers by name or address, over shared connections."""
 
-    def __init__(self, routes: RouteTable, connect: Callable[[str], Awaitable[Connection]], timeout: float) -> None:
+    def __init__(self, routes: RouteTable, connections: Connections, timeout: float) -> None:
         self._routes = routes
-        self._connect = connect
+        self._connections = connections
         self._timeout = timeout
         self._without_lite_pulls: set[str] = set()
 
@@ -57,7 +57,7 @@ class BrokerRequests:
         Raises:
             ResponseError: The broker refused the request.
         """
-        connection = await self._connect(address)
+        connection = await self._connections.to(address)
         response = await connection.invoke(code, header, body, timeout=timeout or self._timeout)
         if response.code != ResponseCode.SUCCESS:
             raise refusal(response, address, code)
@@ -76,7 +76,7 @@ class BrokerRequests:
             address = self._routes.reader_address(queue.broker_name)
         if address is None:
             raise BrokerNotFoundError(queue.broker_name)
-        connection = await self._connect(address)
+        connection = await self._connections.to(address)
         return call.result(await connection.invoke(call.code, call.header, timeout=self._timeout), address)
 
     def known_master(self, queue: MessageQueue) -> str | None:
@@ -168,19 +168,31 @@ class BrokerRequests:
         header: PullMessageRequestHeader,
         timeout: float,
         code: RequestCode = RequestCode.PULL_MESSAGE,
+        *,
+        last: bool = False,
     ) -> PullAnswer:
-        """Pull once; the broker may hold the request for as long as the header allows."""
-        connection = await self._connect(address)
-        response = await connection.invoke(code, header, timeout=timeout)
+        """Pull once; the broker may hold the request for as long as the header allows.
+
+        Args:
+            address: The broker's address.
+            header: The header.
+            timeout: Seconds for the whole pull.
+            code: PULL_MESSAGE or LITE_PULL_MESSAGE.
+            last: As in `Connection.invoke_async`.
+        """
+        connection = self._connections.get(address) or await self._connections.to(address)
+        response = await connection.invoke_async(code, header, timeout=timeout, last=last)
         return PullAnswer.of(response, address, code)
 
-    async def lite_pull(self, address: str, header: PullMessageRequestHeader, timeout: float) -> PullAnswer:
+    async def lite_pull(
+        self, address: str, header: PullMessageRequestHeader, timeout: float, *, last: bool = False
+    ) -> PullAnswer:
         """Pull by LITE_PULL_MESSAGE; by PULL_MESSAGE from brokers that do not know that request (4.9)."""
         if address not in self._without_lite_pulls:
             try:
-                return await self.pull(address, header, timeout, RequestCode.LITE_PULL_MESSAGE)
+                return await self.pull(address, header, timeout, RequestCode.LITE_PULL_MESSAGE, last=last)
             except ResponseError as error:
                 if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                     raise
                 self._without_lite_pulls.add(address)
-        return await self.pull(address, header, timeout)
+        return await self.pull(address, header, timeout, last=last)

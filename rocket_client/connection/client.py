@@ -82,7 +82,7 @@ class RocketClient:
         )
         self.routes = RouteTable(self.name_servers.topic_route)
         self.routes.master_moved.append(self._master_lost)
-        self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
+        self.requests = BrokerRequests(self.routes, self.brokers, self._timeout)
         self._tasks: set[asyncio.Task[None]] = set()
         self._search = RouteSearch(
             self.routes,

@@ -4,8 +4,8 @@
 
     answer              next step
     FOUND               decode, drop messages whose tags do not match, submit the others to the consumption, pull
-                        again at once (after a lone message: once its listener has run up to its first wait); bodies
-                        stay compressed until they are consumed
+                        again at once (after a lone message: behind what its listener sends up to its first wait);
+                        bodies stay compressed until they are consumed
     NO_NEW_MSG          pull again (the broker has held the pull for 15 s)
     NO_MATCHED_MSG      pull again from the answer's offset, after 0.5 s if it is the same offset; with nothing
                         unsettled, that offset is also committed
@@ -25,10 +25,9 @@ from typing import Protocol
 from rocket_client.consuming.membership import Membership
 from rocket_client.consuming.queue_pulls import PullTerms, QueuePulls
 from rocket_client.core.process_queue import ProcessQueue
-from rocket_client.core.pull_answer import PullAnswer, PullStatus
+from rocket_client.core.pull_answer import PullStatus
 from rocket_client.core.unpacked_bodies import is_compressed
 from rocket_client.settings import ConsumerSettings
-from rocket_remoting.wire.bodies import SubscriptionData
 from rocket_remoting.wire.codes import ResponseCode
 from rocket_remoting.wire.errors import RemotingError, ResponseError
 from rocket_remoting.wire.message import MessageExt
@@ -125,18 +124,23 @@ class PullLoop:
         Returns:
             The broker's offset if it answered OFFSET_ILLEGAL; otherwise None.
         """
-        queue = self._process_queue
+        queue, limits, is_lone = self._process_queue, self._limits, False
         while not self._is_over():
-            if not await self._may_pull():
+            if not (self._gate.admits(self._queue) and queue.is_within(limits.messages, limits.size, self._max_span)):
+                await self._wait_until_pulled_again()
                 continue
             subscription = self._member.subscriptions.get(self._queue.topic)
             if subscription is None:
                 return None
             queue.last_pull_at = self._loop.time()
             try:
-                answer = await self._pull(subscription, offset)
+                # A lone message's listener sends its result before the next pull, which only waits.
+                answer = await self._pulls.pull(
+                    subscription, offset, self._terms, commit=self._offset_to_commit(), last=is_lone
+                )
                 messages = self._pulls.messages(answer, subscription)
             except RemotingError as error:
+                is_lone = False
                 await self._recover(error, offset)
                 continue
             self._last_error = ""
@@ -155,6 +159,7 @@ class PullLoop:
                 return wanted
             is_stuck = answer.status is PullStatus.NO_MATCHED_MSG and answer.next_begin_offset == offset
             offset = answer.next_begin_offset
+            is_lone = len(messages) == 1 and not queue.lag
             if messages:
                 fresh = queue.put(messages)
                 try:
@@ -163,8 +168,8 @@ class PullLoop:
                     queue.take_back(fresh)  # or they would wait in the queue, where no consumption finds them
                     raise
                 # Let calls begin. Compressed bodies are then decompressed and counted before the next check of the
-                # limits. And a lone message's listener sends its result before the next pull, which only waits.
-                if self._pause or is_compressed(messages) or (len(messages) == 1 and not queue.lag):
+                # limits.
+                if self._pause or is_compressed(messages):
                     await asyncio.sleep(self._pause)
             # No message matched, and nothing is unsettled. Without this commit the group would seem to lag behind,
             # and the next member would search the same offsets again.
@@ -177,30 +182,26 @@ class PullLoop:
     def _is_over(self) -> bool:
         return self._process_queue.dropped
 
-    async def _may_pull(self) -> bool:
-        """Return True if the queue may be pulled; otherwise wait a while and return False."""
+    async def _wait_until_pulled_again(self) -> None:
+        """Wait a while: too much is unsettled, or the queue or the consumer is paused."""
         queue, limits = self._process_queue, self._limits
         if not self._gate.admits(self._queue):
             await self._gate.wait_admitted(self._queue)
-            return False
-        if len(queue) > limits.messages:
+        elif len(queue) > limits.messages:
             # Woken early only at half of the limit: at the limit itself, each settled message would wake this loop
             # for one more pull.
             await queue.wait_for_capacity(limits.messages // 2, FLOW_CONTROL_DELAY)
-            return False
-        if queue.size > limits.size or queue.max_span > self._max_span:
+        else:
             await asyncio.sleep(FLOW_CONTROL_DELAY)
-            return False
-        return True
 
-    async def _pull(self, subscription: SubscriptionData, offset: int) -> PullAnswer:
+    def _offset_to_commit(self) -> int:
+        """Return the offset for the next pull to commit; 0 for none."""
         # A pull carries a commit only if nothing is unsettled. Otherwise the offset could move while the pull is under
         # way, and the broker, which handles pulls and commits on different threads, could store the pull's older offset
         # after a newer commit.
-        commit = 0
-        if self._commits and not len(self._process_queue):
-            commit = self._offsets.get(self._queue) or 0
-        return await self._pulls.pull(subscription, offset, self._terms, commit=commit)
+        if not self._commits or len(self._process_queue):
+            return 0
+        return self._offsets.get(self._queue) or 0
 
     async def _recover(self, error: RemotingError, offset: int) -> None:
         pause = self._error_pause

@@ -81,7 +81,7 @@ class QueuePulls:
         return f"<QueuePulls of {self._queue} by {self._group}>"
 
     async def pull(
-        self, subscription: SubscriptionData, offset: int, terms: PullTerms, *, commit: int = 0
+        self, subscription: SubscriptionData, offset: int, terms: PullTerms, *, commit: int = 0, last: bool = False
     ) -> PullAnswer:
         """Send one pull and return the answer.
 
@@ -90,11 +90,12 @@ class QueuePulls:
             offset: The first offset.
             terms: Number of messages and times.
             commit: The group's offset to commit with the pull; 0 for none. Only sent to a master.
+            last: As in `Connection.invoke_async`.
 
         Raises:
             RemotingError: No broker was found, or it did not answer, or it refused.
         """
-        address, broker_id = await self._address()
+        address, broker_id = self._target.address() or await self._found_address()
         header = pull_header(
             self._group,
             self._queue,
@@ -111,7 +112,7 @@ class QueuePulls:
         requests = self._client.requests
         ask = requests.lite_pull if terms.lite else requests.pull
         try:
-            answer = await ask(address, header, terms.timeout)
+            answer = await ask(address, header, terms.timeout, last=last)
         except (ConnectError, ConnectionLost):
             await self._turn_away(broker_id)
             raise
@@ -126,13 +127,11 @@ class QueuePulls:
         with suppress(RemotingError):
             await self._client.routes.refresh(self._queue.topic)
 
-    async def _address(self) -> tuple[str, int]:
+    async def _found_address(self) -> tuple[str, int]:
+        await self._client.routes.refresh(self._queue.topic)
         found = self._target.address()
         if found is None:
-            await self._client.routes.refresh(self._queue.topic)
-            found = self._target.address()
-            if found is None:
-                raise BrokerNotFoundError(self._queue.broker_name)
+            raise BrokerNotFoundError(self._queue.broker_name)
         return found
 
     def messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:

@@ -223,6 +223,17 @@ class ProcessQueue:
         """
         return self.stored_size + self.growth + self.unpacking
 
+    def is_within(self, messages: int, size: int, span: int) -> bool:
+        """Return whether no more than these messages, bytes and offsets are unsettled; see `size` and `max_span`."""
+        if self.done:
+            self._remove_done()
+        count = len(self._messages)
+        return (
+            count <= messages
+            and self._stored_size + self.growth + self.unpacking <= size
+            and (count < 2 or self.max_span <= span)
+        )
+
     def cached(self) -> tuple[int, int]:
         """Return the number of unsettled messages and the bytes of their bodies in memory; any thread may call this."""
         # Nothing is removed here: the loop's thread may be adding to `done`. A message that expired, and whose call has

@@ -27,6 +27,7 @@ from typing import cast
 import msgspec
 
 from rocket_remoting.session.address import counted_address, format_address, host_of, log_peer
+from rocket_remoting.session.answer import deliver
 from rocket_remoting.session.arrivals import Arrivals, Taken
 from rocket_remoting.session.limits import Limits
 from rocket_remoting.session.session import Session
@@ -90,9 +91,9 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "__weakref__", "_above_high_water", "_accepted", "_admit", "_arrivals", "_close_callbacks", "_closed",
         "_decoder", "_drained", "_flushing", "_handler", "_has_arrived", "_idle_timer", "_is_paused", "_is_waiting",
-        "_last_activity", "_limits", "_loop", "_on_known", "_outgoing", "_outgoing_size", "_reading", "_reported_size",
-        "_session", "_size_in_steps", "_stalled", "_timeout_timer", "_transport", "_turns", "counted_as", "is_closed",
-        "is_known", "local_address", "remote_address", "waiting_since",
+        "_last", "_last_activity", "_limits", "_loop", "_on_known", "_outgoing", "_outgoing_size", "_reading",
+        "_reported_size", "_session", "_size_in_steps", "_stalled", "_timeout_timer", "_transport", "_turns",
+        "counted_as", "is_closed", "is_known", "local_address", "remote_address", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -146,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_callbacks: list[Callable[[Connection], None]] = []
         # Frames of one turn of the loop leave in one write: at the end of the read that caused them, or in _flush.
         self._outgoing: list[Buffer] = []
+        self._last: list[Buffer] = []  # leaves behind all of these
         self._outgoing_size = 0
         self._flushing = False
         self._reading = False
@@ -197,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         *,
         timeout: float,
         ext_fields: Mapping[str, str] | None = None,
+        last: bool = False,
     ) -> asyncio.Future[RemotingCommand]:
         """Send a request now; return a future of its response, which fails as `invoke` does.
 
@@ -206,6 +209,7 @@ class Connection(asyncio.BufferedProtocol):
             body: The body.
             timeout: Seconds to wait for the response.
             ext_fields: Header fields in addition to those of `header`.
+            last: Whether to send it behind what else is sent in this turn of the loop and at the begin of the next.
 
         Raises:
             ConnectionLost: The connection is closed.
@@ -214,7 +218,11 @@ class Connection(asyncio.BufferedProtocol):
         """
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         now = self._loop.time()
-        self._send(self._session.request(future, code, header, body, now, timeout, ext_fields))
+        pieces = self._session.request(future, code, header, body, now, timeout, ext_fields)
+        if last:
+            self._send_last(pieces)
+        else:
+            self._send(pieces)
         # The timer belongs to the earliest due time. A later one needs no timer of its own: `_expire_requests` arms
         # the next.
         if self._timeout_timer is None or now + timeout < self._timeout_timer.when():
@@ -410,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
         """Start to close: write everything that was sent, then close. Our pending requests fail with `reason`."""
         if self._transport is not None and not self.is_closed:
             # The flush must come before `_mark_closed`, because `_flush` drops all frames of a closed connection.
-            self._flush()
+            self._flush_last()
             self._mark_closed(reason)
             self._transport.close()
 
@@ -418,9 +426,13 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection now; unwritten bytes are lost, and our pending requests fail with `reason`."""
         if self._transport is not None and not self._closed.done():
             self._mark_closed(reason)
-            self._outgoing.clear()
+            self._drop_outgoing()
             self._report_buffered(0)
             self._transport.abort()
+
+    def _drop_outgoing(self) -> None:
+        self._outgoing.clear()
+        self._last.clear()
 
     def _mark_closed(self, reason: str) -> None:
         """Refuse to send from now on. The reason is kept unless an earlier one is known."""
@@ -518,7 +530,7 @@ class Connection(asyncio.BufferedProtocol):
         for timer in (self._idle_timer, self._timeout_timer):
             if timer is not None:
                 timer.cancel()
-        self._outgoing.clear()
+        self._drop_outgoing()
         self._size_in_steps = 0
         self._report_buffered(0)
         for future, error in self._session.fail_all():
@@ -702,7 +714,7 @@ class Connection(asyncio.BufferedProtocol):
         if future is None:
             logger.debug("%s: dropped a response to an unknown or timed out request: %r", self.remote_address, response)
         elif not future.done():
-            future.set_result(response)
+            deliver(response, future)
 
     def _wait_for_turn(self, turns: Turns, party: Hashable) -> None:
         """Stop reading, and handle the remaining frames in a later round of the turns."""
@@ -766,9 +778,19 @@ class Connection(asyncio.BufferedProtocol):
             return
         if at_once or self._outgoing_size > self._limits.max_pending_bytes:
             self._flush()  # now, so that `is_stalled` is up to date for a caller that sends more in this turn
-        elif not self._flushing:
+        elif not self._flushing and not self._last:  # otherwise the frames leave with those that wait
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def _send_last(self, pieces: list[Buffer]) -> None:
+        if not self._last:
+            self._loop.call_soon(self._flush_last)
+        self._last += pieces
+
+    def _flush_last(self) -> None:
+        self._outgoing += self._last
+        self._last.clear()
+        self._flush()
 
     def _flush(self) -> None:
         self._flushing = False

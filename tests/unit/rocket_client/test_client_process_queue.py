@@ -87,6 +87,23 @@ def test_span_is_between_unsettled_messages() -> None:
     assert queue.max_span == 97
 
 
+@pytest.mark.parametrize(
+    ("limits", "is_within"),
+    [((3, 6, 2), True), ((2, 6, 2), False), ((3, 5, 2), False), ((3, 6, 1), False)],
+    ids=["all", "messages", "bytes", "span"],
+)
+def test_queue_is_within_limits(limits: tuple[int, int, int], is_within: bool) -> None:
+    queue = ProcessQueue(QUEUE)
+    queue.put(messages(0, 2, size=2))
+    assert queue.is_within(*limits) is is_within
+
+
+def test_done_messages_are_not_within_the_limits_of_a_queue() -> None:
+    queue = ProcessQueue(QUEUE)
+    queue.done += queue.put(messages(0, 2, size=2))
+    assert queue.is_within(0, 0, 0)
+
+
 def test_free_capacity_wakes_the_puller_at_once(virtual: VirtualTime) -> None:
     """It does not wait for the end of its pause."""
 

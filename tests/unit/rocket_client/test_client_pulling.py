@@ -151,7 +151,7 @@ def test_sends_for_a_message_that_came_alone_leave_before_the_next_pull(
     """If more messages wait at the broker, the pull leaves first: their answer can come while the listener works."""
 
     async def scene(script: ConsumerScript) -> None:
-        script.broker.late[RequestCode.PULL_MESSAGE] = 1.0
+        script.broker.late[RequestCode.PULL_MESSAGE] = 0.5  # not with the heartbeat, after 1 s
         async with script.cluster.producer() as producer:
             await producer.send(Message("orders", b"opens the connection"))
 

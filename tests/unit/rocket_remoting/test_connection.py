@@ -502,3 +502,44 @@ def test_both_ends_know_their_addresses(transport: Transport) -> None:
         assert "closed" in repr(connection)
 
     asyncio.run(main())
+
+
+def test_request_that_is_sent_last_leaves_behind_those_of_the_next_callbacks(transport: Transport) -> None:
+    """In one write with them."""
+    asked: list[tuple[int, float]] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        asked.append((request.code, connection.waiting_since))
+        return RemotingCommand.response(request)
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        later = asyncio.create_task(connection.invoke(RequestCode.SEND_MESSAGE_V2, timeout=30))
+        pulled = connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30, last=True)
+        await asyncio.gather(later, pulled)
+        assert [code for code, _ in asked] == [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE]
+        assert len({read_at for _, read_at in asked}) == 1
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_request_that_is_sent_last_leaves_before_the_connection_closes(transport: Transport) -> None:
+    asked: list[int] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> None:
+        asked.append(request.code)
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        pulled = connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30, last=True)
+        connection.start_close("closed on this side")
+        with pytest.raises(ConnectionLost):
+            await pulled
+        await server.close()
+
+    asyncio.run(main())
+    assert asked == [RequestCode.PULL_MESSAGE]
