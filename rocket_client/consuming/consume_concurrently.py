@@ -3,11 +3,13 @@
 Workers make the calls: each is a task that takes one batch after the other from the run of messages that a pull has
 brought, then from the next run; workers share the runs. One worker is enough as long as the listener never waits. So
 further workers start only if batches are left when every worker waits inside its call: first one, then 8, 64 and so on,
-up to `concurrency` and the free `Capacity`. A fast listener thus costs no task per message. A slow one soon gets all
-its calls, and calls that begin together may share what they send.
+up to `concurrency` and the free `Capacity`. The last worker without messages waits for the next ones, because waking it
+costs less than a new task. A fast listener thus costs no task per message. A slow one soon gets all its calls, and
+calls that begin together may share what they send.
 
-Messages that are done are settled together, in the next turn of the loop or when anything is asked about their queue or
-its offset. So as long as calls do not wait, a message costs little more than its call.
+Messages that are done are settled together: when the last call of their queue has ended, in the next turn of the loop,
+or when anything is asked about their queue or its offset. So as long as calls do not wait, a message costs little more
+than its call.
 
 ::
 
@@ -27,7 +29,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import NamedTuple
+from contextvars import copy_context
+from typing import Any, NamedTuple
 
 from rocket_client.connection.client import cancel
 from rocket_client.consuming.listener import (
@@ -122,8 +125,10 @@ class ConcurrentConsumption(ListenerConsumption):
         self._consume_timeout = settings.consume_timeout.total_seconds()
         self._contexts: dict[ProcessQueue, ConsumeContext] = {}
         self._work: deque[_Run] = deque()
-        self._workers: set[asyncio.Task[None]] = set()
-        # Workers that will run at the loop's next turn: they were just started, or yielded to the loop.
+        self._workers: set[asyncio.Task[Any]] = set()
+        # What the worker without messages awaits; None if there is no such worker.
+        self._parked: asyncio.Future[None] | None = None
+        # Workers that will run at the loop's next turn: they were just started or woken, or yielded to the loop.
         self._ready = 0
         self._burst = _GROWTH
         self._start_scheduled = False
@@ -155,16 +160,17 @@ class ConcurrentConsumption(ListenerConsumption):
         """
         if not messages:
             return
-        run = _Run(process_queue, deque(messages), is_compressed(messages))
-        self._work.append(run)
+        work = self._work
+        work.append(_Run(process_queue, deque(messages), is_compressed(messages)))
         if not self._ready:
-            # Compressed bodies are decompressed before the next pull: the pull loop counts their memory.
-            pulls_first = bool(process_queue.lag) and not run.is_compressed
             try:
-                self._start_workers(1, pulls_first=pulls_first)
+                self._start_workers(1)
             except BaseException:
-                self._work.pop()
+                work.pop()
                 raise
+            if len(work) == 1 and len(messages) <= self._batch_size:
+                return  # the worker takes all of it
+        self._schedule_start()
 
     # Workers
 
@@ -187,16 +193,41 @@ class ConcurrentConsumption(ListenerConsumption):
             self._watches_capacity = False
             self._capacity.unwatch(self._on_capacity)
 
-    def _start_workers(self, count: int, *, pulls_first: bool = False) -> None:
+    def _start_workers(self, count: int) -> bool:
+        """Make workers ready: the one that waits for messages, then new ones; return whether any is ready."""
         if self._is_loop_ending():
-            return
+            return False
+        if count and self._unpark():
+            count -= 1
         for _ in range(min(count, self._limit - len(self._workers))):
-            worker = self._loop.create_task(self._run_worker(pulls_first), name=f"listener of {self._group}")
+            worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
             self._ready += 1
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
-        if self._ready:
-            self._schedule_start()
+        return self._ready > 0
+
+    def _unpark(self) -> bool:
+        """Wake the worker that waits for messages; return False if there is none."""
+        parked, self._parked = self._parked, None
+        if parked is None or parked.done():  # done: the worker's task was cancelled
+            return False
+        parked.set_result(None)
+        self._ready += 1
+        return True
+
+    async def _park(self) -> None:
+        """Wait for messages, as the only worker that does."""
+        parked = self._parked = self._loop.create_future()
+        try:
+            await parked
+        except asyncio.CancelledError:
+            if not parked.cancelled():  # this worker was woken before, for messages that need another one now
+                self._ready -= 1
+                self._schedule_start()
+            elif self._parked is parked:
+                self._parked = None
+            raise
+        self._ready -= 1
 
     def _schedule_start(self) -> None:
         if not self._start_scheduled:
@@ -217,8 +248,10 @@ class ConcurrentConsumption(ListenerConsumption):
             return
         if not self._has_capacity():
             return
-        most = min(self._burst, self._limit - len(self._workers))
-        self._start_workers(self._waiting_batches(most if self._capacity is None else min(most, self._capacity.free)))
+        most = min(self._burst, self._limit - len(self._workers) + (self._parked is not None))
+        most = most if self._capacity is None else min(most, self._capacity.free)
+        if self._start_workers(self._waiting_batches(most)):
+            self._schedule_start()
         if self._burst < self._limit:
             self._burst *= _GROWTH
 
@@ -237,35 +270,40 @@ class ConcurrentConsumption(ListenerConsumption):
         while work and (not work[0].messages or work[0].process_queue.dropped):
             work.popleft()
 
-    async def _run_worker(self, pulls_first: bool) -> None:
+    async def _run_worker(self) -> None:
+        worker = asyncio.current_task()
+        assert worker is not None
         try:
-            await self._work_on(pulls_first=pulls_first)
+            await self._work_on(worker)
         finally:
             # At once, and not only when the loop calls back: messages may be submitted before, and need a worker.
-            worker = asyncio.current_task()
-            assert worker is not None
             self._workers.discard(worker)
 
-    async def _work_on(self, *, pulls_first: bool) -> None:
-        """Call the listener with the batches that wait, until there are none."""
+    async def _work_on(self, worker: "asyncio.Task[Any]") -> None:
+        """Call the listener with the batches that wait, as long as `worker`, this task, is needed."""
         self._ready -= 1
-        if pulls_first:
-            # The queue has more messages. Its pull loop asks for them before this worker goes on, so that the broker
-            # reads them while the listener is called.
-            await self._yield_to_loop()
-        work, calls = self._work, 0
+        work, calls, context = self._work, 0, copy_context()
         while True:
             self._remove_ended_runs()
-            if not work or self._stopped or not self._has_capacity():
+            if self._stopped:
                 return
-            if is_being_cancelled():  # the listener has caught the cancellation
+            if not work:
+                # A new worker handles the next message if the listener has set context variables.
+                if self._parked is not None or worker.cancelling() or copy_context() != context:
+                    return
+                await self._park()
+                calls = 0
+                continue
+            if not self._has_capacity():
+                return
+            if worker.cancelling():  # the listener has caught the cancellation
                 self._schedule_start()
                 return
             run = work[0]
             if run.is_compressed:
-                calls += await self._consume_compressed(run)
+                calls += await self._consume_compressed(worker, run)
             else:
-                calls += await self._consume(run.process_queue, run.messages, _CALLS_IN_A_ROW - calls)
+                calls += await self._consume(worker, run.process_queue, run.messages, _CALLS_IN_A_ROW - calls)
             if calls >= _CALLS_IN_A_ROW:
                 calls = 0
                 await self._yield_to_loop()
@@ -282,15 +320,17 @@ class ConcurrentConsumption(ListenerConsumption):
         """Take the next batch of a run."""
         return [messages.popleft() for _ in range(min(self._batch_size, len(messages)))]
 
-    async def _consume_compressed(self, run: _Run) -> int:
+    async def _consume_compressed(self, worker: "asyncio.Task[Any]", run: _Run) -> int:
         """Make a call with the next batch of a run with compressed bodies; return as how many calls it counts."""
         batch = self._take(run.messages)
         if not is_compressed(batch):
-            return await self._consume(run.process_queue, deque(batch), 1)
-        await self._unpack_and_consume(run.process_queue, batch)
+            return await self._consume(worker, run.process_queue, deque(batch), 1)
+        await self._unpack_and_consume(worker, run.process_queue, batch)
         return _UNPACKING
 
-    async def _unpack_and_consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+    async def _unpack_and_consume(
+        self, worker: "asyncio.Task[Any]", process_queue: ProcessQueue, messages: list[MessageExt]
+    ) -> None:
         """Make a call with as many of the messages as fit decompressed into memory; queue the others again."""
         unpacked = self._bodies.unpack_small(messages)
         if not unpacked.is_whole(messages):
@@ -307,13 +347,17 @@ class ConcurrentConsumption(ListenerConsumption):
             if not self._has_capacity():
                 self._work.appendleft(_Run(process_queue, deque(messages), is_compressed=True))
                 return
-            await self._consume_unpacked(process_queue, messages, unpacked)
+            await self._consume_unpacked(worker, process_queue, messages, unpacked)
         finally:
             process_queue.growth -= unpacked.growth
             self._bodies.release(unpacked.reserved)
 
     async def _consume_unpacked(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], unpacked: Unpacked
+        self,
+        worker: "asyncio.Task[Any]",
+        process_queue: ProcessQueue,
+        messages: list[MessageExt],
+        unpacked: Unpacked,
     ) -> None:
         count = len(unpacked.messages)
         called, behind = messages[:count], messages[count:]
@@ -323,7 +367,7 @@ class ConcurrentConsumption(ListenerConsumption):
         if behind:
             self._work.appendleft(_Run(process_queue, deque(behind), is_compressed=True))
         if called:
-            await self._consume(process_queue, deque(called), 1, unpacked.messages)
+            await self._consume(worker, process_queue, deque(called), 1, unpacked.messages)
 
     def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
         """Send a message whose body cannot be decompressed to the dead letter topic."""
@@ -332,6 +376,7 @@ class ConcurrentConsumption(ListenerConsumption):
 
     async def _consume(
         self,
+        worker: "asyncio.Task[Any]",
         process_queue: ProcessQueue,
         messages: deque[MessageExt],
         most_calls: int,
@@ -342,6 +387,7 @@ class ConcurrentConsumption(ListenerConsumption):
         Other workers may take batches of the same run meanwhile.
 
         Args:
+            worker: This task.
             process_queue: The messages' queue.
             messages: The messages of the run that wait, as they were stored.
             most_calls: The number of calls after which no other is made.
@@ -351,8 +397,6 @@ class ConcurrentConsumption(ListenerConsumption):
         listener, context, size, now = self._listener, self._contexts[process_queue], self._batch_size, self._loop.time
         done, count = process_queue.done, 0
         calls = process_queue.begin_calls()
-        worker = asyncio.current_task()
-        assert worker is not None
         is_cancelled = worker.cancelling
         try:
             while True:
@@ -365,9 +409,10 @@ class ConcurrentConsumption(ListenerConsumption):
                     outcomes = None if is_success else _outcomes(batch, outcome)
                 except BaseException as error:
                     outcomes = self._outcomes_of_failure(process_queue, batch, error)
+                is_first_done = outcomes is None and not done
+                if is_first_done:
+                    self._offsets.update_later(process_queue)
                 if outcomes is None:
-                    if not done:
-                        self._settle_soon(process_queue)
                     done += batch
                 else:
                     self._resolve(process_queue, batch, outcomes)
@@ -376,8 +421,14 @@ class ConcurrentConsumption(ListenerConsumption):
                     return count
                 if self._capacity is not None and not self._has_capacity():
                     return count
+                if is_first_done:
+                    self._settle_soon()
         finally:
             process_queue.end_calls(calls)
+            if done and not process_queue.calls:
+                self._offsets.update_settled()
+            elif done and not self._settle_scheduled:
+                self._settle_soon()
 
     def _outcomes_of_failure(
         self, process_queue: ProcessQueue, messages: list[MessageExt], error: BaseException
@@ -498,6 +549,7 @@ class ConcurrentConsumption(ListenerConsumption):
         """Start no more calls. Calls cancelled from now on leave their messages unsettled."""
         self._stopped = True
         self._work.clear()
+        self._unpark()
 
     async def stop(self, timeout: float) -> None:
         """Start no more calls; wait up to `timeout` seconds for those under way, then cancel them."""

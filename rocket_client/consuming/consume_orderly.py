@@ -307,7 +307,8 @@ class OrderlyConsumption(ListenerConsumption):
             if outcomes is not None:
                 return await self._resolve(process_queue, messages, outcomes)
             if not process_queue.done:
-                self._settle_soon(process_queue)
+                self._offsets.update_later(process_queue)
+                self._settle_soon()
             process_queue.done += messages
             return None
         except asyncio.CancelledError:

@@ -111,9 +111,8 @@ class ListenerConsumption:
         if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
             self._offsets.update(process_queue.message_queue, offset, increase_only=not self._ORDERLY)
 
-    def _settle_soon(self, process_queue: ProcessQueue) -> None:
-        """Settle the messages of the queue that become done in this turn of the loop."""
-        self._offsets.update_later(process_queue)
+    def _settle_soon(self) -> None:
+        """Settle, in the next turn of the loop, the done messages of the queues that were given to `update_later`."""
         if not self._settle_scheduled:
             self._settle_scheduled = True
             self._loop.call_soon(self._settle_done)

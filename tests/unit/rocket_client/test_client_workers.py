@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -237,3 +238,89 @@ def test_ordered_queue_waits_as_a_call_that_catches_its_cancellation_asks(virtua
 
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 6, record(5)), committed=5, orderly=True)
     assert says.began == [0, 3.01, 6.02, 9.03]
+
+
+TENANT: ContextVar[str] = ContextVar("tenant", default="none")
+
+
+class Caller:
+    """A listener that notes its tasks, and the tenant that it finds.
+
+    Attributes:
+        tasks: The task of each call.
+        tenants: The tenant that each call has found.
+    """
+
+    def __init__(self, also: Callable[[], object] | None = None) -> None:
+        self.tasks: list[asyncio.Task[object] | None] = []
+        self.tenants: list[str] = []
+        self._also = also
+
+    async def __call__(self) -> None:
+        self.tasks.append(asyncio.current_task())
+        self.tenants.append(TENANT.get())
+        if self._also is not None:
+            self._also()
+
+
+def one_by_one(virtual: VirtualTime, says: Callable[[], Awaitable[None]], **settings: Any) -> None:
+    """Let a listener consume four messages, each of which comes when the one before is consumed."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = says
+        script.broker.late[RequestCode.PULL_MESSAGE] = 1.0
+        await asyncio.sleep(10)
+        assert [message.queue_offset for message in script.heard] == [5, 6, 7, 8]
+
+    replies = [pulled(ResponseCode.SUCCESS, offset + 1, record(offset), end=offset + 1) for offset in range(5, 9)]
+    play(virtual, scene, *replies, committed=5, **settings)
+
+
+def test_messages_that_come_one_after_the_other_have_one_worker(virtual: VirtualTime) -> None:
+    caller = Caller()
+    one_by_one(virtual, caller)
+    assert len(set(caller.tasks)) == 1
+    assert all(task is not None and task.done() for task in caller.tasks)
+
+
+def test_context_variables_of_a_listener_end_with_its_messages(virtual: VirtualTime) -> None:
+    """A worker whose listener has set some waits for no further messages."""
+    caller = Caller(lambda: TENANT.set("Ann"))
+    one_by_one(virtual, caller)
+    assert caller.tenants == ["none"] * 4
+
+
+def test_waiting_worker_that_is_cancelled_is_replaced(virtual: VirtualTime) -> None:
+    def cancel_later() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().call_later(0.5, task.cancel)
+
+    caller = Caller(cancel_later)
+    one_by_one(virtual, caller)
+    assert len(set(caller.tasks)) == 4
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_worker_that_is_cancelled_when_its_message_comes_is_replaced(virtual: VirtualTime, turns: int) -> None:
+    """Before the worker has taken the message."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = caller = Caller()
+        await asyncio.sleep(1)
+        consumption = script.consumer._consumption
+        (queue,) = (each for each in script.consumer.assigned if each.topic == "orders")
+        process_queue = ProcessQueue(queue)
+        consumption.attach(process_queue)
+        messages = list(decode_records(record(6)))
+        process_queue.put(messages)
+        consumption.submit(process_queue, messages)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        worker = caller.tasks[0]
+        assert worker is not None
+        worker.cancel()
+        await asyncio.sleep(10)
+        assert [message.queue_offset for message in script.heard] == [5, 6]
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 6, record(5), end=6), committed=5)
