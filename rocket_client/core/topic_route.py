@@ -114,7 +114,8 @@ class TopicRoute:
                 queue = queues[self.next_index() % len(queues)]
                 if queue.broker_name != last_broker:
                     return queue
-        return queues[self.next_index() % len(queues)]
+        self._next = index = self._next + 1  # as `next_index`, which costs another call for each message
+        return queues[index % len(queues)]
 
     def write_queue_count(self, broker_name: str) -> int:
         """Return the number of the broker's writable queues; 0 for an unknown broker."""

@@ -98,8 +98,16 @@ class Sender:
                     else:
                         target = fixed or first or self._choice.next_queue(route, attempts.last_broker)
                         first = None
-                        attempts.begin(target.broker_name)
-                        result = await self._send_to(target, outgoing, begun, attempts.deadline)
+                        broker_name, deadline = target.broker_name, attempts.deadline
+                        attempts.begin(broker_name)
+                        connection = self._ready_connection(broker_name) or await self._writable_connection(
+                            broker_name, outgoing.topic, deadline
+                        )
+                        header = self._outgoing.header(outgoing, broker_name, target.queue_id)
+                        response = await connection.invoke_async(
+                            outgoing.code, header, outgoing.body, timeout=deadline - self._now()
+                        )
+                        result = self._outgoing.result(outgoing, target, response, connection.remote_address)
                 except RemotingError as error:
                     if attempts.brokers:  # there may have been no time to choose one
                         self._choice.note(attempts.brokers[-1], begun, error)
@@ -181,16 +189,6 @@ class Sender:
                 return await self.route(topic)
         except TimeoutError as error:
             raise SendTimeoutError(topic, (), (), limit) from error
-
-    async def _send_to(self, target: MessageQueue, outgoing: Outgoing, begun: float, deadline: float) -> SendResult:
-        broker_name = target.broker_name
-        connection = self._ready_connection(broker_name)
-        if connection is None:
-            connection = await self._writable_connection(broker_name, outgoing.topic, deadline)
-            begun = self._now()
-        header = self._outgoing.header(outgoing, broker_name, target.queue_id)
-        response = await connection.invoke_async(outgoing.code, header, outgoing.body, timeout=deadline - begun)
-        return self._outgoing.result(outgoing, target, response, connection.remote_address)
 
     def _ready_connection(self, broker_name: str) -> Connection | None:
         """Return the connection to a broker if it is open and its peer reads."""
