@@ -264,8 +264,8 @@ def _with_guarded_broker(work: BrokerWork) -> Callable[[int], Coroutine[object, 
     return run
 
 
-async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
-    """Send orders to an application, 32 in one request; its listener returns a receipt for each."""
+def _shop(broker: EmbeddedBroker, on_order: Callable[[], object]) -> StreamApplication:
+    """Return an application whose listener returns a receipt for each order."""
     prefix = "spring.cloud.stream"
     app = StreamApplication(
         properties={
@@ -278,22 +278,54 @@ async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
             f"{prefix}.rocketmq.default.producer.send-message-timeout": "600000",
         }
     )
-    received = asyncio.Semaphore(0)
 
     @app.stream_listener("orders")
     @send_to("receipts")
     async def answer(order: Order) -> Receipt:
-        received.release()
+        on_order()
         return Receipt(order.number, order.price)
 
+    return app
+
+
+def _order() -> Message:
+    return Message(TOPIC, ORDER, properties=dict(ORDER_PROPERTIES))
+
+
+async def _receipts(broker: EmbeddedBroker, rounds: int) -> None:
+    """Send orders to an application, 32 in one request."""
+    received = asyncio.Semaphore(0)
     async with (
         Producer("orders", _producer_settings(broker)) as producer,
-        app,
+        _shop(broker, received.release),
     ):
         for _ in range(rounds):
-            await producer.send_batch([Message(TOPIC, ORDER, properties=dict(ORDER_PROPERTIES)) for _ in range(32)])
+            await producer.send_batch([_order() for _ in range(32)])
             for _ in range(32):
                 await received.acquire()
+
+
+async def _one_by_one(broker: EmbeddedBroker, rounds: int) -> None:
+    """Send an order to an application when the receipt of the order before has come."""
+    received = asyncio.Semaphore(0)
+
+    async def listener(messages: Sequence[MessageExt], context: ConsumeContext) -> Success:
+        received.release()
+        return Success()
+
+    async with Admin(ClientSettings(name_servers=broker.name_server_address)) as admin:
+        await admin.create_topic("receipts", queues=QUEUES)
+    consumer = PushConsumer("receiving", PushConsumerSettings(name_servers=broker.name_server_address))
+    consumer.subscribe("receipts")
+    consumer.listen_concurrently(listener)
+    async with (
+        Producer("orders", _producer_settings(broker)) as producer,
+        consumer,
+        _shop(broker, lambda: None),
+    ):
+        for _ in range(rounds):
+            await producer.send(_order())
+            await received.acquire()
 
 
 async def _in_memory(rounds: int) -> None:
@@ -323,6 +355,7 @@ SCENES = {
     "receipts": Scene(
         "an application on the broker: order, convert, receipt", 32, 60, "receipts", _with_broker(_receipts)
     ),
+    "one-by-one": Scene("the same one by one, and its consumer", 1, 600, "one-by-one", _with_broker(_one_by_one)),
     "in-memory": Scene("an application in memory: send, receive in a listener", 32, 120, "in-memory", _in_memory),
 }
 
