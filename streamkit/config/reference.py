@@ -2,10 +2,11 @@
 
 import ast
 import inspect
-import textwrap
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
+from functools import cache
 from itertools import pairwise
 
 import msgspec
@@ -117,20 +118,41 @@ def _texts(model: AnyModel) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for each in reversed(model.__mro__):
-        if not inspect.get_annotations(each) or package_of(each) == "pydantic":
-            continue
-        try:
-            source = textwrap.dedent(inspect.getsource(each))
-        except (OSError, TypeError):  # a class without a file, such as one made by a test
-            continue
-        (definition,) = ast.parse(source).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, below in pairwise(definition.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                match below:
-                    case ast.Expr(value=ast.Constant(value=str(text))):
-                        texts[field.target.id] = text
+        if inspect.get_annotations(each) and package_of(each) != "pydantic":
+            texts |= _texts_in_module(each.__module__).get(each.__qualname__, {})
     return texts
+
+
+@cache
+def _texts_in_module(name: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the docstrings below fields, by the qualified names of a module's classes; none for one without a file.
+
+    `inspect.getsource` would parse the whole module again for each class.
+    """
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[name]))
+    except (KeyError, OSError, TypeError):
+        return {}
+    return {qualified: dict(_texts_below_fields(each)) for qualified, each in _classes_in(tree, "")}
+
+
+def _classes_in(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.ClassDef(name=name):
+                yield f"{prefix}{name}", child
+                yield from _classes_in(child, f"{prefix}{name}.")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield from _classes_in(child, f"{prefix}{name}.<locals>.")
+            case _:
+                yield from _classes_in(child, prefix)
+
+
+def _texts_below_fields(definition: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(definition.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, text
 
 
 def _row(known: Field, place: tuple[str, ...], default: object, text: str) -> DocumentedSetting:
