@@ -32,6 +32,7 @@ _MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, 
 _MAGIC_POSITION = 4
 _SMALLEST_BLANK = 8
 _CHUNK = 1 << 20
+_ZEROS = bytes(_CHUNK)
 
 Progress = Callable[[int], None]
 """Called with the offset of the log that has been reached."""
@@ -175,4 +176,5 @@ class _FileScan:
 
 def _is_unwritten(data: memoryview, position: int) -> bool:
     """Return whether only zeros follow."""
-    return all(not bytes(data[start : start + _CHUNK]).strip(b"\0") for start in range(position, len(data), _CHUNK))
+    chunks = (bytes(data[start : start + _CHUNK]) for start in range(position, len(data), _CHUNK))
+    return all(chunk == _ZEROS[: len(chunk)] for chunk in chunks)  # far faster than to strip the zeros

@@ -40,6 +40,7 @@ __all__ = ["RepairPlan", "plan_repair", "repair"]
 
 _BLANK = struct.Struct(">ii")
 _CHUNK = 1 << 20
+_ZEROS = bytes(_CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ def _copy(file: BinaryIO, start: int, end: int, to: BinaryIO) -> None:
     while start < end:
         chunk = file.read(min(_CHUNK, end - start))
         start += len(chunk)
-        if chunk.strip(b"\0"):
+        if chunk != _ZEROS[: len(chunk)]:
             to.write(chunk)
         else:
             to.seek(len(chunk), os.SEEK_CUR)

@@ -43,10 +43,10 @@ class MemoryRecorder:
 
 @pytest.mark.parametrize("orderly", [False, True])
 def test_bodies_are_decompressed_just_before_their_call(orderly: bool) -> None:
-    """Sixty of 4 MiB use no more than the limit of decompressed bytes; pulls count decompressed bodies."""
+    """Twenty of 4 MiB use no more than the limit of decompressed bytes; pulls count decompressed bodies."""
 
     async def scene(stage: ClientStage) -> None:
-        await stage.send([LARGE] * 60)
+        await stage.send([LARGE] * 20)
         holder = MemoryRecorder()
         consumer = (stage.orderly if orderly else stage.concurrent)(holder, pull_threshold_size_for_queue=1, **BOUNDED)
         with memory_below(48 * MIB):
@@ -59,7 +59,7 @@ def test_bodies_are_decompressed_just_before_their_call(orderly: bool) -> None:
                 assert sum(queue.stored_size for queue in consumer.process_queues) < MIB
                 assert tracemalloc.get_traced_memory()[1] < 48 * MIB
                 holder.gate.set()
-                await until(lambda: holder.count == 60)
+                await until(lambda: holder.count == 20)
                 assert [queue.size for queue in consumer.process_queues] == [0] * 5
             assert holder.most <= 8 * MIB
 
