@@ -60,9 +60,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt modules and tests from garbage collection: a full one would look at 400,000 objects for 0.3 seconds."""
+    """Exempt modules and tests from garbage collection: a full one would look at 400,000 objects for 0.3 seconds.
+
+    The collector runs for each 10,000 new objects instead of 700: at that rate it took a twentieth of all tests' time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 @pytest.fixture(autouse=True)
