@@ -27,13 +27,13 @@ MAX_DECIMAL_SIZE: Final = 1 << 10
 """Bytes of a decimal, some 2,400 digits: Python takes quadratic time to make one of its bytes."""
 
 UNCOUNTED_SIZE: Final = 64 << 10
-"""Bytes of data that is not walked through where its schema allows that: so many values take some megabytes."""
+"""Largest size in bytes of data that is not walked through if its schema allows that: its values take a few MB."""
 
 _FIXED_SIZES: Final[Mapping[str, int]] = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _NUMBERS: Final = frozenset({"int", "long", "enum"})
 
 _Step: TypeAlias = Callable[["_Walk", int, int], int]
-"""Walks through one value: of a walk, a position and a depth it makes the position behind the value."""
+"""Walks through one value: takes the walk, the value's position and its depth, and returns the position behind it."""
 
 
 class AvroLimits:
@@ -188,7 +188,8 @@ class _Compilation:
         name = schema["name"]
         # While the name is open, a field that uses it is a recursion.
         self._open.add(name)
-        # Until the record is complete: a record that contains itself takes at least the byte of that choice.
+        # Until the record is complete: a record can contain itself only in a union, an array or a map, each of which
+        # takes at least one byte.
         self._least[name] = 1
         steps = [self.step(field["type"]) for field in schema["fields"]]
         self._open.discard(name)
@@ -312,8 +313,8 @@ def _blocks(item: _Step, size: int | None) -> _Step:
                 # The block's size in bytes is for readers that skip the block. It is not trusted: the items are
                 # walked through.
                 _, at = walk.number(at)
-            # Before anything is done `count` times. Items without bytes are refused by this, too, if they are more
-            # than the bytes that follow.
+            # Checked before anything is done `count` times. This also refuses items that take no bytes if there are
+            # more of them than bytes that follow.
             if count > len(walk.data) - at:
                 raise ValueError(f"the data declares that {count} items follow in {len(walk.data) - at} bytes")
             walk.count(count)

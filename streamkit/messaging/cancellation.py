@@ -25,7 +25,7 @@ def must_be_raised_again(error: BaseException) -> bool:
 
 
 def failure_of(error: BaseException, who: str, message: Message[object] | None = None) -> Exception:
-    """Return a failure as an `Exception`: itself, or an exception whose cause it is.
+    """Return `error` if it is an `Exception`, else a `MessagingError` with `error` as its cause.
 
     Args:
         error: The exception of the call.

@@ -4,7 +4,7 @@ __all__ = ["kind_and_text", "text_of"]
 
 
 def text_of(error: BaseException) -> str:
-    """Return an exception's text; if `str` fails, say that."""
+    """Return an exception's text, or a note with the name of the exception that `str` raised."""
     try:
         return str(error)
     except Exception as failure:

@@ -43,7 +43,7 @@ class InterceptableChannel(ABC):
         name: The name in settings and errors.
     """
 
-    # Invariant: it is set when `_portal` is. Every message needs it, so it is asyncio's own function.
+    # Set whenever `_portal` is set. It is called for every message, so it is asyncio's C function without a wrapper.
     _running_loop: "Callable[[], AbstractEventLoop | None]"
 
     def __init__(self, name: str, *, portal: Portal | None = None) -> None:
@@ -122,10 +122,11 @@ class InterceptableChannel(ABC):
         Raises:
             MessagingError: The message could not be delivered.
             ForeignLoopError: The subscribers belong to an application on another loop.
+            TypeError: `message` is a payload without a message around it.
         """
         sending = self.sending(message, None if timeout is None else none_if_indefinite(timeout))
         portal = self._portal
-        # As `_foreign_portal`, which costs another call.
+        # The test of `_foreign_portal`, repeated here to save a call for each message.
         if portal is None or portal.loop is self._running_loop() or self.is_synchronous:
             return await sending
         return await portal.carry(sending, f"channel {self.name!r}")
@@ -282,7 +283,7 @@ class SubscribableChannel(InterceptableChannel):
 
 
 class DirectChannel(SubscribableChannel):
-    """Each message goes to one subscriber; the next one is tried when that fails."""
+    """A channel that passes each message to one subscriber, and to the next one if that fails."""
 
     def __init__(
         self,
@@ -297,9 +298,10 @@ class DirectChannel(SubscribableChannel):
 
         Args:
             name: The name in settings and errors.
-            load_balancing: Makes the strategy that chooses the first subscriber to try; None: always in their order.
+            load_balancing: Makes the strategy that chooses the first subscriber to try; None always tries them in their
+                order.
             failover: Whether the next subscriber is tried when one raises.
-            executor: Where subscribers run; `send` then only queues. None: where `send` does.
+            executor: Runs the subscribers; `send` then only queues the message. None runs them within `send`.
             portal: The way onto the application's loop.
         """
         super().__init__(
@@ -316,7 +318,7 @@ class DirectChannel(SubscribableChannel):
 
 
 class PublishSubscribeChannel(SubscribableChannel):
-    """Each message goes to every subscriber."""
+    """A channel that passes each message to every subscriber."""
 
     def __init__(
         self,
@@ -333,7 +335,7 @@ class PublishSubscribeChannel(SubscribableChannel):
             name: The name in settings and errors.
             require_subscribers: Whether a message without subscribers is an error.
             ignore_failures: Whether the other subscribers still get a message if one of them has failed.
-            executor: Where subscribers run; `send` then only queues. None: where `send` does.
+            executor: Runs the subscribers; `send` then only queues the message. None runs them within `send`.
             portal: The way onto the application's loop.
         """
         super().__init__(

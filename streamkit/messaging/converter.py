@@ -32,8 +32,8 @@ PayloadWriter: TypeAlias = Callable[[Message[object]], Message[bytes]]
 It raises `MessageConversionError` if the payload cannot be converted.
 """
 
-# Content types come with messages, so senders may invent any number of them.
-_KEPT = 100
+_MAX_CACHED = 100
+"""The most readers or writers that are kept: content types come with messages, so senders may invent any number."""
 
 
 class CompositeMessageConverter:
@@ -88,16 +88,29 @@ class CompositeMessageConverter:
         )
 
     def payload_reader(self, type_: object, content_type: str | None = None, *, place: str = "") -> PayloadReader:
-        """Return a reader of the payloads of a binding as `type_`; its errors name the place.
+        """Return a function that returns the payload of a message as `type_`.
+
+        Args:
+            type_: Any annotation.
+            content_type: The content type of messages without such a header; None for `application/json`.
+            place: Where messages are converted, such as ``binding 'orders'``, for errors.
 
         Raises:
-            MessageConversionError: No converter can.
+            MessageConversionError: No converter reads `content_type` as `type_`, or `content_type` is invalid.
         """
         # A bound method: a call of an object with `__call__` costs half as much again.
         return _PayloadReader(self, type_, content_type or DEFAULT_CONTENT_TYPE, place).read
 
     def payload_writer(self, content_type: str | None = None, *, place: str = "") -> PayloadWriter:
-        """Return a writer of the payloads of a binding; its errors name the place."""
+        """Return a function that returns a message with its payload as bytes.
+
+        Args:
+            content_type: The content type of messages without such a header; None for `application/json`.
+            place: Where messages are converted, such as ``binding 'orders'``, for errors.
+
+        Raises:
+            MessageConversionError: `content_type` is invalid.
+        """
         return _PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE, place).write
 
 
@@ -105,7 +118,7 @@ class _ProvidedAvroConverter:
     """An AvroConverter without schemas, which is imported for the first payload of Avro."""
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """Do what the method of AvroConverter does."""
+        """Return what `AvroConverter.reader` returns."""
         if not mime.is_avro:
             return None
         from streamkit.messaging.avro_converter import AvroConverter
@@ -113,7 +126,7 @@ class _ProvidedAvroConverter:
         return AvroConverter().reader(type_, mime)
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """Do what the method of AvroConverter does."""
+        """Return what `AvroConverter.writer` returns."""
         if not mime.is_avro:
             return None
         from streamkit.messaging.avro_converter import AvroConverter
@@ -175,7 +188,7 @@ class _PayloadReader:
     def _reader(self, content_type: str) -> Reader:
         reader = self._readers.get(content_type)
         if reader is None:
-            if len(self._readers) >= _KEPT:
+            if len(self._readers) >= _MAX_CACHED:
                 self._readers.clear()
             reader = self._readers[content_type] = self._converter.reader(self._type, content_type)
         return reader
@@ -220,7 +233,7 @@ class _PayloadWriter:
         type_ = type(payload)
         writer = self._writers.get((type_, content_type))
         if writer is None:
-            if len(self._writers) >= _KEPT:
+            if len(self._writers) >= _MAX_CACHED:
                 self._writers.clear()
             writer = self._writers[type_, content_type] = self._converter.writer(type_, content_type)
         return writer
@@ -233,7 +246,7 @@ def _nothing(type_: object) -> object:
     if type_ in (bytes, object, Any):
         return NO_PAYLOAD
     raise MessageConversionError(
-        f"The message has no payload: annotate it as {type_name(type_)} | None to receive None.",
+        f"The message has no payload: annotate the parameter as {type_name(type_)} | None to receive None.",
         target_type=type_,
     )
 

@@ -41,7 +41,7 @@ class MessageDispatcher(ABC):
 
         Args:
             channel_name: The name of the channel, for errors.
-            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            executor: Runs the handlers; `dispatch` then only queues the message. None runs them within `dispatch`.
             run_on_loop: How a thread of the executor runs `async def` handlers.
         """
         self.channel_name = channel_name
@@ -163,9 +163,9 @@ class UnicastingDispatcher(MessageDispatcher):
 
         Args:
             channel_name: The name of the channel, for errors.
-            load_balancing: Chooses the first handler; None: always in their order.
+            load_balancing: Chooses the first handler to try; None always tries them in their order.
             failover: Whether the next handler is tried when one raises.
-            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            executor: Runs the handlers; `dispatch` then only queues the message. None runs them within `dispatch`.
             run_on_loop: How a thread of the executor runs `async def` handlers.
         """
         super().__init__(channel_name, executor, run_on_loop)
@@ -190,7 +190,7 @@ class UnicastingDispatcher(MessageDispatcher):
         return True
 
     async def dispatch_all(self, messages: Sequence[Message[object]]) -> None:
-        """Pass `messages` to one handler: all at once if it is the only one and can take them so.
+        """Pass `messages` on: in one call if the only handler has `handle_messages`, else one after the other.
 
         Raises:
             NoSubscriberError: There is no handler.
@@ -273,7 +273,7 @@ class BroadcastingDispatcher(MessageDispatcher):
             channel_name: The name of the channel, for errors.
             require_subscribers: Whether a message without handlers is an error.
             ignore_failures: Whether the other handlers still get a message if one of them has failed.
-            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            executor: Runs the handlers; `dispatch` then only queues the message. None runs them within `dispatch`.
             run_on_loop: How a thread of the executor runs `async def` handlers.
         """
         super().__init__(channel_name, executor, run_on_loop)
@@ -314,7 +314,7 @@ class BroadcastingDispatcher(MessageDispatcher):
 
 
 def handling_error(message: Message[object], error: Exception, channel_name: str) -> MessagingError:
-    """Return `error` as the sender sees it: itself if it names its message, else the cause of an error that does."""
+    """Return the exception for the sender: `error` if it names its message, else one that does, caused by `error`."""
     if isinstance(error, MessagingError) and error.failed_message is not None:
         return error
     text = f"Channel {channel_name!r} could not deliver the message: {kind_and_text(error)}"

@@ -60,7 +60,7 @@ class Subscription:
 
 
 def is_async(call: Callable[..., object]) -> bool:
-    """Return whether a call returns a coroutine: an `async def`, a bound method, a partial, or `__call__` of one."""
+    """Return whether `call` is `async def`, or a bound method, a partial or an object with a `__call__` that is."""
     while isinstance(call, partial):
         call = call.func
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
@@ -91,7 +91,7 @@ def name_of(handler: object) -> str:
 
 
 def drive(coroutine: Coroutine[object, None, bool]) -> bool:
-    """Run a coroutine that does not wait, in this thread and without a loop.
+    """Run a coroutine that does not wait, in this thread and without a loop; return its result.
 
     Raises:
         BlockingSendError: The coroutine waited: a `def` handler returned something that waits.

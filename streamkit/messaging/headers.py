@@ -44,11 +44,11 @@ TRANSACTIONAL_ARGS = "TRANSACTIONAL_ARGS"
 TRANSACTION = "streamkit_transaction"
 """TransactionRequest: asks the binding to begin a transaction with the message; it is not sent."""
 RECEIPT = "streamkit_receipt"
-"""SendReceipt: is told whether the message was stored or kept on the sender's side; it is not sent."""
+"""SendReceipt: records whether the message was stored or kept on the sender's side; it is not sent."""
 SEQUENCE = "streamkit_sequence"
 """int: the place of an incoming message among all messages of its destination, if the binder knows it."""
 JSON_HEADER_TYPES = "spring_json_header_types"
-"""JSON object {header: Java class}: how the first binder generation types non-string headers."""
+"""JSON object {header: Java class}: the classes of headers that are not text, as Spring's header mappers send them."""
 
 CORRELATION_ID = "correlationId"
 """Identifies messages that belong together, such as the parts of a split message."""
@@ -82,8 +82,8 @@ STEERING = frozenset(
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
 _random_bits = _random.getrandbits
-# Held for the moment in which headers begin to share, or make a value of their own: several threads may derive headers
-# from the same ones. A finalizer may run in this moment and do so, too; therefore the lock is reentrant.
+# Held while headers begin to share their id and timestamp, or make one of their own: several threads may derive headers
+# from the same ones. It is reentrant because a finalizer that runs meanwhile may do so, too.
 _sharing = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_sharing.acquire, after_in_parent=_sharing.release, after_in_child=_sharing.release)

@@ -24,6 +24,7 @@ __all__ = ["STRING", "declared_types", "from_json", "java_type", "require_utf8",
 STRING: Final = "java.lang.String"
 
 _SHOWN: Final = 100
+"""The number of characters of a wrong header that an error shows."""
 _INT32: Final = range(-(2**31), 2**31)
 _OBJECT: Final = "java.util.LinkedHashMap"
 _TYPES: Final[Mapping[type, str]] = {

@@ -29,7 +29,12 @@ class Portal(Protocol):
         ...
 
     async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
-        """Await a coroutine for a task of another loop than the portal's, to which futures and locks of `what` belong.
+        """Run a coroutine on the portal's loop, and await its result in a task of another loop.
+
+        Args:
+            coroutine: The coroutine.
+            what: The object whose futures and locks belong to the portal's loop, such as ``channel 'orders'``, for
+                errors.
 
         Raises:
             ForeignLoopError: This portal does not carry coroutines from one loop to another.
@@ -63,7 +68,7 @@ class LoopPortal:
             return future.result()
 
     async def carry(self, coroutine: Coroutine[object, None, R], what: str) -> R:
-        """Refuse the call, because a blocking call in a thread does the same.
+        """Refuse the coroutine: the error says to call the blocking form in a thread instead.
 
         Raises:
             ForeignLoopError: Always.

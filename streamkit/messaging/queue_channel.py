@@ -93,10 +93,10 @@ class QueueChannel(InterceptableChannel):
                 async with asyncio.timeout(none_if_indefinite(timeout)):
                     message = await asyncio.wrap_future(waiting)
             except TimeoutError:
-                # The message may have come when the time ended: a wait that cannot be given up has its message.
-                message = None if self._given_up(waiting) else waiting.result()
+                # The message may have come when the time ended: a wait that cannot be cancelled has its message.
+                message = None if self._cancel_wait(waiting) else waiting.result()
             except asyncio.CancelledError:
-                if not self._given_up(waiting):
+                if not self._cancel_wait(waiting):
                     # The message came at the moment of the cancellation. It returns to the front, because it is the
                     # oldest.
                     self._put_back(waiting.result())
@@ -120,9 +120,9 @@ class QueueChannel(InterceptableChannel):
             async with asyncio.timeout(timeout):
                 return await asyncio.wrap_future(waiting)
         except TimeoutError:
-            return not self._given_up(waiting)
+            return not self._cancel_wait(waiting)
         except asyncio.CancelledError:
-            self._given_up(waiting)
+            self._cancel_wait(waiting)
             raise
 
     async def _put_in_thread(self, message: Message[object], timeout: float | None) -> bool:
@@ -131,7 +131,7 @@ class QueueChannel(InterceptableChannel):
         if waiting is None:
             return True
         if running_loop() is not None and timeout != 0:
-            self._given_up(waiting)
+            self._cancel_wait(waiting)
             raise BlockingSendError(
                 f"channel.send on the full channel {self.name!r} would block this thread's loop: "
                 "use `await channel.asend(message)` here.",
@@ -196,7 +196,7 @@ class QueueChannel(InterceptableChannel):
                 return True
         return False
 
-    def _given_up(self, waiting: "Future[R]") -> bool:
+    def _cancel_wait(self, waiting: "Future[R]") -> bool:
         """Cancel a wait; return False if the future has its result already."""
         if not waiting.cancel():
             return False
@@ -206,8 +206,8 @@ class QueueChannel(InterceptableChannel):
         return True
 
     def _wait_in_thread(self, waiting: "Future[R]", timeout: float | None) -> R | None:
-        """Return the future's result; None if it was not done in time, and then it never will be."""
+        """Return the future's result; if it is not done within `timeout` seconds, cancel it and return None."""
         try:
             return waiting.result(none_if_indefinite(timeout))
         except concurrent.futures.TimeoutError:
-            return None if self._given_up(waiting) else waiting.result()
+            return None if self._cancel_wait(waiting) else waiting.result()

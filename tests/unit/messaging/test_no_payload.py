@@ -26,7 +26,7 @@ def test_bytes_annotation_gets_empty_bytes(type_: object) -> None:
 @pytest.mark.parametrize("type_", [str, int, dict[str, int]])
 def test_other_annotations_are_an_error(type_: object) -> None:
     """The annotation has to allow None, says the error."""
-    with pytest.raises(MessageConversionError, match=r"no payload: annotate it as .* \| None"):
+    with pytest.raises(MessageConversionError, match=r"no payload: annotate the parameter as .* \| None"):
         CONVERTER.payload_reader(type_)(Message(NO_PAYLOAD))
 
 
