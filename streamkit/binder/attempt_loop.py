@@ -125,7 +125,7 @@ class AttemptLoop:
         is_retryable = self._policy.is_retryable(error)
         if number == last or not is_retryable:
             for each in received:
-                each.settlement = await self._given_up(each, error, requeues and is_retryable)
+                each.settlement = await self._give_up(each, error, requeues and is_retryable)
             return None
         # No message of the batch could be converted, and all are settled above: another call would have no message.
         if not received:
@@ -137,10 +137,10 @@ class AttemptLoop:
     async def _give_up_unreadable(self, unreadable: Sequence[Unreadable]) -> None:
         """Settle the messages that could not be converted."""
         for each, error in unreadable:
-            each.settlement = await self._given_up(each, error, self._policy.is_retryable(error))
+            each.settlement = await self._give_up(each, error, self._policy.is_retryable(error))
 
-    async def _given_up(self, delivered: DeliveredMessage, error: Exception, requeues: bool) -> Settlement:
-        """Return the settlement of a message after its last call in process has failed."""
+    async def _give_up(self, delivered: DeliveredMessage, error: Exception, requeues: bool) -> Settlement:
+        """Pass a message whose last call has failed to the error handler; return the message's settlement."""
         cause = unwrapped(error)
         try:
             if await self._on_error(self._error_message(delivered, cause)):

@@ -34,7 +34,13 @@ __all__ = ["BackOff", "RetryPolicy", "after_failure", "after_requeue", "causes",
 
 
 class BackOff(msgspec.Struct, frozen=True):
-    """The pauses between attempts in process, in seconds: 1, 2, 4, 8, 10, 10, ... by default."""
+    """The pauses between attempts in process, in seconds: 1, 2, 4, 8, 10, 10, ... by default.
+
+    Attributes:
+        initial: The first pause, in seconds.
+        multiplier: The factor from one pause to the next.
+        maximum: The longest pause, in seconds.
+    """
 
     initial: float = 1.0
     multiplier: float = 2.0
@@ -49,7 +55,8 @@ class BackOff(msgspec.Struct, frozen=True):
             return self.maximum
 
 
-_ALWAYS_THE_SAME: Final[Mapping[type[BaseException], bool]] = {MessageConversionError: False}
+_RETRYABLE_UNLESS_LISTED: Final[Mapping[type[BaseException], bool]] = {MessageConversionError: False}
+"""Whether exceptions of a class are retried if `RetryPolicy.retryable` does not list the class."""
 
 _WRAPPERS: Final = (MessageHandlingError, MessageDeliveryError)
 """The exceptions in which channels wrap a handler's exception."""
@@ -100,7 +107,7 @@ class RetryPolicy:
         for kind in type(error).__mro__:
             if kind in (Exception, BaseException) and _is_wrapper(error):
                 return None
-            listed = self.retryable.get(kind, _ALWAYS_THE_SAME.get(kind))
+            listed = self.retryable.get(kind, _RETRYABLE_UNLESS_LISTED.get(kind))
             if listed is not None:
                 return listed
         return None

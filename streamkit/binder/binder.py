@@ -296,7 +296,7 @@ class ConsumerBinding(ABC):
         """Stop the consumer and leave the group; a second call does nothing.
 
         Args:
-            timeout: Seconds to wait for calls in flight; later calls are cancelled.
+            timeout: Seconds to wait for calls in flight; calls that take longer are cancelled.
         """
 
 
@@ -583,7 +583,7 @@ class Binder(ABC):
             consumers: The destinations of input bindings.
             producers: The destinations of output bindings. A binding whose direction the settings do not tell is in
                 both.
-            watch: Seconds between the two looks that tell whether lag grows; 0 for one look.
+            watch: Seconds between the two measurements that show whether lag grows; 0 measures once.
             answer_within: Seconds that a server may take to answer.
         """
         return ()

@@ -307,6 +307,7 @@ class OutputBinding(Binding):
             self._removed()
 
     async def _refuse(self, message: Message[object]) -> None:
+        """Refuse a message because the binding is not bound; send it if the binder starts meanwhile, or keep it."""
         if self._answer is not None:
             await asyncio.wait([self._answer])
             if self._subscriber is not None:
@@ -425,7 +426,7 @@ class InputBinding(Binding):
         A listener may stop its own binding: then this returns while the calls in flight still run.
 
         Args:
-            timeout: Seconds to wait for calls in flight; later calls are cancelled.
+            timeout: Seconds to wait for calls in flight; calls that take longer are cancelled.
         """
         # Without the lock `_starting`: a start holds the lock for as long as it waits for its system, and this ends
         # that start.

@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 MakeChannel = Callable[[str], SubscribableChannel]
 
 LATE_SECONDS = 3.0
-"""Seconds that a start waits for the other binders after the first has answered; later ones are bound later."""
+"""Seconds that a start waits for the other binders after the first has answered; the bindings of slower binders are
+bound when these answer."""
 
 _Answers = dict[Binding, BinderUnavailable | ConfigurationError | None]
 """For each binding, the error of starting and checking its binder, or None if it can be bound."""
@@ -160,7 +161,8 @@ class BindingService:
         for binding in bindings:
             of_binder.setdefault(binding.binder.binder.name, []).append(binding)
         tasks = {
-            asyncio.create_task(_asked(asked), name=f"ask binder {name}"): asked for name, asked in of_binder.items()
+            asyncio.create_task(_answers_of(asked), name=f"ask binder {name}"): asked
+            for name, asked in of_binder.items()
         }
         try:
             if tasks:
@@ -246,7 +248,7 @@ class BindingService:
         binding.refusal = error
         logger.log(
             logging.WARNING if is_new else logging.DEBUG,
-            "Binding %r is not bound, which is tried again every %g s: %s",
+            "Binding %r cannot be bound yet, and is tried again every %g s: %s",
             binding.name,
             interval,
             error,
@@ -381,8 +383,8 @@ async def _all(stopping: Iterable[Coroutine[object, None, None]]) -> list[BaseEx
     return [result for result in results if isinstance(result, BaseException)]
 
 
-async def _asked(bindings: Iterable[Binding]) -> _Answers:
-    """Start and check the binder of these bindings, for one after the other.
+async def _answers_of(bindings: Iterable[Binding]) -> _Answers:
+    """Start the binder that these bindings share, and check it for each of them; return the error of each, or None.
 
     If the system cannot be reached, the remaining bindings get the same error without another try.
     """

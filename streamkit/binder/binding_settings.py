@@ -46,7 +46,7 @@ class BindingSettings:
         return any(uniform(known) == uniform(name) for known in self.configured)
 
     def properties(self, name: str) -> BindingProperties:
-        """Return the settings of a binding; without a destination in the settings, that is the binding's name."""
+        """Return the settings of a binding; if they name no destination, it is the binding's name."""
         return self.stream.binding(name)
 
     def unknown(self, name: str, who: str, declared: Iterable[str]) -> ConfigurationError:

@@ -73,7 +73,13 @@ class Calls:
         for task in late:
             task.cancel()
         if late:
-            logger.warning("Binding %r stopped with %d call(s) unfinished", self._binding, len(late))
+            logger.warning(
+                "Binding %r stopped with %d call(s) unfinished after %g s: they are cancelled, and their messages are "
+                "delivered again",
+                self._binding,
+                len(late),
+                timeout,
+            )
             await asyncio.wait(late)
 
 

@@ -40,6 +40,7 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 ORIGIN_GROUP: Final = "ORIGIN_GROUP"
 """The group that rejected the message, as text."""
 
+# The most characters of the texts in headers.
 _MAX_TYPE: Final = 200
 _MAX_MESSAGE: Final = 1000
 _MAX_PLACE: Final = 300

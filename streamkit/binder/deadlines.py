@@ -13,7 +13,7 @@ class Call(Struct, eq=False):
     Attributes:
         task: The task that makes the call.
         due: The loop's time in seconds at which the call expires.
-        cancelling: ``task.cancelling()`` at the begin of the call.
+        cancelling: ``task.cancelling()`` at the beginning of the call.
         expired: Whether the deadline has cancelled the task, and the CancelledError has not left the call yet.
     """
 

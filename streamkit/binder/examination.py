@@ -15,7 +15,7 @@ async def examine_bindings(bindings: Iterable[Binding], *, watch: float, answer_
 
     Args:
         bindings: Bindings that are not bound.
-        watch: Seconds between the two looks that tell whether lag grows; 0 for one look.
+        watch: Seconds between the two measurements that show whether lag grows; 0 measures once.
         answer_within: Seconds that a server may take to answer.
     """
     destinations: dict[Binder, tuple[list[ConsumerDestination], list[ProducerDestination]]] = {}

@@ -48,7 +48,7 @@ class Partition:
 
     @property
     def records(self) -> int | None:
-        """The number of offsets in use: at most so many records are stored."""
+        """The number of offsets from `begin` to `end`, which is the most records that can be stored."""
         return None if self.begin is None or self.end is None else self.end - self.begin
 
 
@@ -160,13 +160,13 @@ class Explorer(ABC):
 
         Args:
             topic: The topic.
-            limit: The most records.
-            seconds: The seconds after which what has been read is returned.
+            limit: The largest number of records.
+            seconds: The time limit in seconds, after which the records read so far are returned.
         """
 
     @abstractmethod
     async def record(self, topic: str, partition: int, offset: int, *, seconds: float) -> Record | None:
-        """Return the record at a place; None if there is none, or it does not come in so many seconds."""
+        """Return the record at an offset; None if there is none, or it does not arrive within `seconds` seconds."""
 
     @abstractmethod
     async def close(self) -> None:

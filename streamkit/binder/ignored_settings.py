@@ -76,9 +76,9 @@ def _by_retries(properties: ConsumerProperties, *, has_policy: bool) -> dict[str
         )
     template = properties.retry_template_name
     if template is not None:
-        return dict.fromkeys(("max-attempts", *_BACK_OFF, *_RETRYABLE), f"retry-template-name={template} says it")
+        return dict.fromkeys(("max-attempts", *_BACK_OFF, *_RETRYABLE), f"retry-template-name={template} decides")
     if has_policy:
-        return dict.fromkeys(("max-attempts", *_BACK_OFF, *_RETRYABLE), "app.use_retry_policy(...) says it")
+        return dict.fromkeys(("max-attempts", *_BACK_OFF, *_RETRYABLE), "app.use_retry_policy(...) decides")
     return {}
 
 

@@ -90,7 +90,7 @@ class MessageKeeper(ABC):
 
     @abstractmethod
     def health(self) -> Health:
-        """Return whether messages are kept."""
+        """Return the keeper's health, with the number of messages that are kept."""
 
 
 MakeKeeper: TypeAlias = Callable[[object, KeptOutput], MessageKeeper | None]

@@ -67,7 +67,11 @@ class Partitioner:
             return _number(override, PARTITION_OVERRIDE, message)
         key = self._extract(message)
         if key is None:
-            raise MessageDeliveryError("the partition key of the message is None", message)
+            raise MessageDeliveryError(
+                "the partition key of the message is None: set what partition-key-expression or "
+                f"partition-key-extractor-name reads, or the header {PARTITION_OVERRIDE!r}",
+                message,
+            )
         chosen: object = self._select(key, count)
         if not isinstance(chosen, int):
             raise MessageDeliveryError(

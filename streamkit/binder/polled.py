@@ -192,7 +192,7 @@ class _Member(ConsumerBinding):
             yield
         finally:
             self._pollers.remove(task)
-            self._look()
+            self._check_idle()
 
     def wait_for(self, settling: Coroutine[object, None, None]) -> None:
         """Run ``settling`` as a task that waits for a settlement by hand, and log its failure."""
@@ -204,7 +204,7 @@ class _Member(ConsumerBinding):
         task = asyncio.create_task(settling, name=name)
         among.add(task)
         task.add_done_callback(among.discard)
-        task.add_done_callback(self._look)
+        task.add_done_callback(self._check_idle)
         return task
 
     async def settle(self, polled: PolledMessage, settlement: Settlement) -> None:
@@ -227,7 +227,7 @@ class _Member(ConsumerBinding):
         self.is_stopped = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        self._look()
+        self._check_idle()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 await self._idle.wait()
@@ -242,7 +242,7 @@ class _Member(ConsumerBinding):
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("A message of %r could not be settled", self.source, exc_info=error)
 
-    def _look(self, _: object = None) -> None:
+    def _check_idle(self, _: object = None) -> None:
         if self.is_stopped and not (self._pollers or self._open or self._settling):
             self._idle.set()
 

@@ -203,7 +203,7 @@ class SendingHandler:
             notify(message_sent, self._owner, binding=self._binding, message=wire)
 
     def report_kept(self, wire: Message[bytes]) -> None:
-        """Send the event `message_kept`, and tell the receipt of the message."""
+        """Send the event `message_kept`, and note it in the message's receipt."""
         note_kept(wire)
         if message_kept.receivers:
             notify(message_kept, self._owner, binding=self._binding, message=wire)
@@ -212,7 +212,7 @@ class SendingHandler:
         """Refuse a message whose headers ask for what this binding cannot do."""
         if message.headers.get(TRANSACTION) is not None:
             raise MessageDeliveryError(
-                f"binding {self._binding!r} is not transactional, so it has no transactions: make it transactional "
+                f"binding {self._binding!r} cannot begin a transaction: make the binding transactional "
                 "in its settings (on RocketMQ: producer.transactional=true), or send with asend",
                 message,
             )

@@ -5,8 +5,8 @@
     SendingHandler ─▶ TracedProducer ─▶ ProducerBinding         the plugin adds the trace's context to the headers
     receiver ─▶ traced target ─▶ input channel ─▶ listener      the plugin reads it from them
 
-A plugin makes a tracer for each binding (the hook `streamkit_message_tracer`). Without a tracer nothing of this exists,
-and a message takes no further step.
+A plugin makes a tracer for each binding (the hook `streamkit_message_tracer`). Without a tracer the producer and the
+target are not wrapped, so tracing costs nothing.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -54,8 +54,8 @@ class TracedSend(msgspec.Struct, frozen=True):
     """A send under way.
 
     Attributes:
-        messages: The messages to send, in the place of those that the tracer was given.
-        failed: Notes the error of a message that was not sent.
+        messages: The messages to send in place of those that were passed to the tracer.
+        failed: To be called with the error of a message that was not sent.
     """
 
     messages: Sequence[Message[bytes]]
@@ -66,11 +66,11 @@ class MessageTracer(Protocol):
     """Traces the messages of one binding."""
 
     def sending(self, messages: Sequence[Message[bytes]]) -> AbstractContextManager[TracedSend]:
-        """Return the block in which messages are sent together; an exception that leaves it has failed them all."""
+        """Return a context manager to send messages in; an exception that leaves its block is the failure of all."""
         ...
 
     def calling(self, message: Message[object]) -> AbstractContextManager[object]:
-        """Return the block in which a listener is called; in batch mode the payload is a `Batch`."""
+        """Return a context manager to call a listener in; in batch mode the payload of `message` is a `Batch`."""
         ...
 
 
