@@ -232,7 +232,7 @@ class FunctionRouter:
         if len(found) != 1:
             raise ConfigurationError(f"{name!r} is not the name of one function")
         if len(found[0].parts) > MAX_COMPOSED and not is_own:
-            raise ConfigurationError(f"it has {len(found[0].parts)} functions composed, more than {MAX_COMPOSED}")
+            raise ConfigurationError(f"it composes {len(found[0].parts)} functions, more than {MAX_COMPOSED}")
         return found[0]
 
     def __repr__(self) -> str:

@@ -106,13 +106,13 @@ class Supplier(ABC):
         try:
             await work
         except BaseException as error:  # the failure concerns no message, so only an error channel can get it
-            await self._tell(error)
+            await self._report(error)
             return False
         finally:
             self._is_busy = False
         return True
 
-    async def _tell(self, error: BaseException) -> None:
+    async def _report(self, error: BaseException) -> None:
         """Report a failure; re-raise an exception that must end the task, such as a cancellation."""
         if must_be_raised_again(error):
             raise error
@@ -178,6 +178,6 @@ class StreamSupplier(Supplier):
                 if self._is_stopping:
                     return True
         except BaseException as error:  # an exception of the function
-            await self._tell(error)
+            await self._report(error)
             return False
         return True

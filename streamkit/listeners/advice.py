@@ -6,8 +6,8 @@
                                            │ await call(message)     the listener, then its results to the outputs
                                            └ or not at all           the message is accepted without a call
 
-A plugin makes an advice for each listener that it concerns (the hook `streamkit_listener_advice`). Listeners without
-advice are called as before, without another step.
+A plugin makes an advice for each listener that it concerns (the hook `streamkit_listener_advice`). A listener without
+advice is called directly.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -99,9 +99,9 @@ class ListenerAdvice(Protocol):
         ...
 
     async def around(self, message: Message[object], call: ListenerCall) -> None:
-        """Call the listener with ``message``, or do not; what this raises fails the call.
+        """Handle ``message``: call the listener by ``await call(message)``, or accept the message without a call.
 
-        In batch mode the payload is a :class:`~streamkit.binder.batch.Batch`.
+        An exception fails the call. In batch mode the payload is a :class:`~streamkit.binder.batch.Batch`.
         """
         ...
 
@@ -130,7 +130,7 @@ class AdvisedHandler:
 
 
 class AdvisedProviders:
-    """Looks markers up in an advice, then where they are looked up without it."""
+    """Looks markers up in an advice first, then in the containers."""
 
     def __init__(self, advice: ListenerAdvice, others: ProviderLookup) -> None:
         self._advice = advice
@@ -164,7 +164,7 @@ class _AdvisedOutput:
 def advised_outputs(
     advice: ListenerAdvice, outputs: Sequence[Outputs], elsewhere: SendElsewhere
 ) -> tuple[Sequence[Outputs], SendElsewhere]:
-    """Return the outputs of a listener, and its way to other destinations, with its advice in front."""
+    """Return a listener's outputs and its function for other destinations, with the advice applied to each result."""
 
     async def send_elsewhere(name: str, message: Message[object]) -> object:
         return await elsewhere(name, advice.results([message])[0])

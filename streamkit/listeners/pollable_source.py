@@ -63,6 +63,8 @@ class PollableMessageSource:
 
         Raises:
             ApplicationError: The application is not running.
+            BinderError: The message could not be fetched or settled.
+            MessageConversionError: No converter supports ``type_``.
         """
         found = self._find(self.name)
         read = None if type_ is None else found.reader(type_)

@@ -150,7 +150,7 @@ def test_result_of_the_callback_is_awaited_until_it_is_not_awaitable(
         ({NAME: "note|upper"}, "'note|upper' cannot be composed"),
         ({NAME: "note;upper"}, "not the name of one function"),
         ({NAME: "|"}, "has no name of a function"),
-        ({NAME: "|".join(["upper"] * 11)}, "it has 11 functions composed, more than 10"),
+        ({NAME: "|".join(["upper"] * 11)}, "it composes 11 functions, more than 10"),
         ({NAME: "|".join(["upper"] * 200)}, "its definition has 1,199 characters, more than 1,000"),
         ({EXPRESSION: "headers['no']"}, "there is no routing callback, no header"),
     ],
