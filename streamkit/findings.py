@@ -16,7 +16,8 @@ __all__ = ["Finding", "Severity", "exit_status", "falls_behind", "listed", "wors
 NAMES_SHOWN: Final = 5
 
 BEHIND_SECONDS: Final = 10
-"""A backlog of more arrivals than those of so many seconds is no mere delay of commits: clients commit every five."""
+"""A backlog larger than the arrivals of this many seconds is a lag: clients commit every five seconds, so a smaller one
+may only be the delay of their commits."""
 
 
 class Severity(StrEnum):
@@ -51,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def falls_behind(first: int, second: int, *, arrived: int, seconds: float) -> bool:
-    """Return whether a group falls behind, by two looks at its lag.
+    """Return whether a group falls behind, by two measurements of its lag.
 
     Commits lag behind the work, so the lag of a healthy group goes up and down. A group falls behind if it had a lag
     before, and either consumed less than half of what arrived, or has a backlog of more than `BEHIND_SECONDS` of

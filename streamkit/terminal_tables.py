@@ -38,7 +38,7 @@ class ColumnLayout:
 
 
 def terminal_width() -> int | None:
-    """Return the terminal's width in cells; None if the output is no terminal and COLUMNS is not set."""
+    """Return the terminal's width in cells; None if the output is not a terminal and COLUMNS is not set."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns):
         return int(columns)

@@ -66,7 +66,7 @@ class Location(msgspec.Struct, frozen=True):
     optional: bool = False
 
     def directories(self) -> list[Path]:
-        """Return the directories that are meant and exist, sorted; empty if the location is no directory."""
+        """Return the directories that are meant and exist, sorted; empty if the location is not a directory."""
         return directories_of(self.path)
 
     @classmethod

@@ -59,7 +59,7 @@ class CronExpression:
         try:
             self.next(datetime(2024, 1, 1, tzinfo=UTC))
         except ValueError as error:
-            raise ValueError(f"{text!r} is no cron expression: {error}") from error
+            raise ValueError(f"{text!r} is not a cron expression: {error}") from error
 
     def next(self, after: datetime) -> datetime:
         """Return the first matching time after ``after``."""

@@ -169,7 +169,7 @@ def _choice_reader(choices: dict[Any, object], type_: type | None = None) -> Rea
             return value
         try:
             return choices[value]
-        except (KeyError, TypeError):  # an unhashable value is no choice
+        except (KeyError, TypeError):  # an unhashable value is not a choice
             raise ValueError(f"expected {listed}") from None
 
     return read

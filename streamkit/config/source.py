@@ -107,7 +107,7 @@ class EnvironmentVariables:
                 if tuple(map(uniform, segments[: len(prefix)])) == prefix and len(segments) > len(prefix):
                     yield Entry(segments[len(prefix) :], value)
                 continue
-            # Most variables are no settings, and an application asks for a hundred prefixes when it starts.
+            # Most variables are not settings, and an application asks for a hundred prefixes when it starts.
             rest = _without_prefix(_words(name), prefix) if self._letters[name].startswith(wanted) else None
             if rest:
                 yield Entry(rest, value, loose=True)
@@ -171,7 +171,7 @@ class SystemProperties:
         return None if read is None else Value(read(), Origin("system property"), key)
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
-        """Return no entries: these are no settings of applications."""
+        """Return no entries: these are not settings of applications."""
         return iter(())
 
     def __repr__(self) -> str:

@@ -38,5 +38,5 @@ def test_day_of_month_and_day_of_week_must_both_match() -> None:
 @pytest.mark.parametrize("text", ["", "* * * * *", "0 0 0 30 2 *", "60 * * * * *", "a b c d e f", "@never"])
 def test_invalid_cron_expression_is_refused(text: str) -> None:
     """With what is expected or what is wrong."""
-    with pytest.raises(ValueError, match=r"expected six|is no cron expression"):
+    with pytest.raises(ValueError, match=r"expected six|is not a cron expression"):
         CronExpression(text)

@@ -192,7 +192,7 @@ def test_binding_serves_a_function_or_a_listener(make_app: MakeApplication) -> N
     [
         ({"function__defintion": "a"}, "did you mean spring.cloud.function.definition?"),
         ({"stream__poller__cron": "* * * * *"}, "has 5 fields: expected six"),
-        ({"stream__poller__cron": "* * * * * 9"}, "is no cron expression"),
+        ({"stream__poller__cron": "* * * * * 9"}, "is not a cron expression"),
         ({"stream__poller__cron": "0 * * * * *", "stream__poller__fixed_delay": "1"}, "exclude each other"),
         ({"stream__poller__fixed_delay": "0"}, "longer than 0"),
     ],
