@@ -216,7 +216,7 @@ class InMemoryBinder(Binder):
     def ignored_by_producer(self, destination: ProducerDestination) -> Mapping[str, str]:
         """Return `partition-count`: all destinations have the same number."""
         return {
-            "producer.partition-count": f"spring.cloud.stream.{TYPE}.binder.partitions says it for all destinations"
+            "producer.partition-count": f"spring.cloud.stream.{TYPE}.binder.partitions decides for all destinations"
         }
 
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:

@@ -78,7 +78,7 @@ class InMemoryMember(ConsumerBinding):
         """Leave the group, and remove it unless it is durable.
 
         Args:
-            timeout: Seconds to wait for calls in flight; later calls are cancelled.
+            timeout: Seconds to wait for calls in flight; calls that take longer are cancelled.
         """
         if self._state is BindingState.STOPPED:
             return

@@ -291,8 +291,8 @@ class KafkaBinder(Binder):
         """Refuse a topic name that Kafka does not allow, and settings that exclude each other.
 
         Raises:
-            ConfigurationError: The destination is no topic name or no regular expression, `enable-dlq=true` is set
-                without a group or with a pattern, or the binder is transactional and the settings do not fit that.
+            ConfigurationError: The destination is not a topic name or not a regular expression, `enable-dlq=true` is
+                set without a group or with a pattern, or the binder is transactional and the settings do not fit that.
         """
         extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
         if extended.destination_is_pattern:

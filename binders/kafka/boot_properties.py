@@ -299,4 +299,4 @@ def _text(value: object) -> str:
             return str(value.value)
         case str() | int() | float() | bool():
             return scalar_text(value)
-    raise TypeError(f"{value!r} is no value of a client's property")
+    raise TypeError(f"{value!r} is not a value of a client's property")

@@ -1,7 +1,7 @@
 """Dead letters: rejected messages in a topic of the group, with headers for origin and cause (`letter_headers.py`).
 
 A letter has the record's headers, key and value unchanged, except: if the record has neither key nor value, the
-letter's value is empty; if the bytes in the partition are no readable record, they are the letter's value.
+letter's value is empty; if the bytes in the partition are not a readable record, they are the letter's value.
 
 If a letter is too large for the brokers, it is sent without its stack trace, then without its value, then without the
 record's key and headers. It always has the record's place. A letter's timestamp is the time of sending, as with Spring:

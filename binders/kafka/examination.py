@@ -138,7 +138,7 @@ class Examination:
         """Return what is wrong, and what is not.
 
         Args:
-            watch: Seconds between the two looks at lag; 0 for one look.
+            watch: Seconds between the two measurements that show whether lag grows; 0 measures once.
             answer_within: Seconds that a broker may take to accept a connection.
         """
         found = await asyncio.gather(

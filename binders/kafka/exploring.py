@@ -114,7 +114,7 @@ class KafkaExplorer(Explorer):
         return [_record(each) for each in records[:limit]]
 
     async def record(self, topic: str, partition: int, offset: int, *, seconds: float) -> Record | None:
-        """Return the record at a place; None if there is none, or it does not come in so many seconds."""
+        """Return the record at an offset; None if there is none, or it does not arrive within `seconds` seconds."""
         for each in await self.partitions(topic) or ():
             if each.number == partition and each.begin is not None and each.end is not None:
                 if not each.begin <= offset < each.end:
@@ -188,7 +188,7 @@ async def _offsets(
 
 
 def _read_ranges(config: Config, ranges: Mapping[TopicPartition, tuple[int, int]], seconds: float) -> list[Any]:
-    """Return the records of partitions in ranges of offsets, as far as they come in so many seconds; this blocks."""
+    """Return the records of partitions in ranges of offsets that arrive within `seconds` seconds; this blocks."""
     records: list[Any] = []
     with closing(connect_consumer(config)) as consumer:
         until = monotonic() + seconds

@@ -192,7 +192,7 @@ def partition_of(headers: MessageHeaders) -> int | None:
     """Return the partition that a message names, which may be beyond the topic's; None if it names none.
 
     Raises:
-        ValueError: The header is no whole number.
+        ValueError: The header is not a whole number.
     """
     for name in (portable.PARTITION, PARTITION_ID):
         chosen = headers.get(name)
@@ -205,7 +205,7 @@ def timestamp_of(headers: MessageHeaders) -> int | None:
     """Return the record's timestamp in milliseconds since 1970. Spring's header wins over the portable one.
 
     Raises:
-        ValueError: Spring's header is no whole number, or is negative.
+        ValueError: Spring's header is not a whole number, or is negative.
     """
     chosen = headers.get(RECORD_TIMESTAMP)
     if chosen is None:

@@ -73,8 +73,8 @@ def _filter(destination: ConsumerDestination) -> str:
 async def create_group_at_end(admin: Admin, group: str, topics: Sequence[str]) -> None:
     """Create a group and commit the end of every queue, so that the group gets only messages sent from now on.
 
-    Without a committed offset, a broker starts a new group at the beginning of a queue whose first messages it still
-    has. Brokers of 5.x accept offsets only of groups that exist.
+    Without a committed offset, a broker starts a new group at the beginning of a queue whose first message it has in
+    memory. Brokers of 5.x accept offsets only of groups that exist.
 
     Raises:
         RemotingError: A broker cannot be reached, or refuses.

@@ -78,7 +78,8 @@ _NOT_SENT: Final = _SKIPPED | {
     KEYS,
     TAGS,
 }
-"""The headers with facts, too: answers have those of the message that they answer. Others are known by their prefix."""
+"""The headers that a send leaves out. Results of a listener have copies of the incoming message's headers, so the facts
+from the broker, `rocketmq_*`, are among them."""
 
 _SEPARATORS: Final = "\x01\x02"
 
@@ -181,7 +182,7 @@ def _origin(letters: str, properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the number that the text is, or None if the text is none."""
+    """Return the text as a whole number, or None if it is missing or not a number."""
     is_number = text is not None and text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
     return int(text) if text is not None and is_number else None
 

@@ -40,7 +40,7 @@ def settings_ignored_by_consumer(destination: ConsumerDestination, *, polled: bo
 
 
 def _by_others(extended: RocketConsumerProperties) -> Mapping[str, str]:
-    """Return the settings that others of the same consumer win over."""
+    """Return the settings that other settings of the same consumer override."""
     ignored: dict[str, str] = {}
     if extended.consume_from_where is not ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
         ignored |= _own(["consume-timestamp"], "consume-from-where is not CONSUME_FROM_TIMESTAMP")

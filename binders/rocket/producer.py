@@ -90,7 +90,7 @@ class RocketProducerBinding(ProducerBinding):
 
         Raises:
             BinderError: The broker refused the message, no broker could be reached, or a header cannot be written.
-            UnsupportedCapability: The message asks for a delay that is no delay level, and the brokers have no timer
+            UnsupportedCapability: The message asks for a delay that is not a delay level, and the brokers have no timer
                 wheel.
         """
         rocket_message = self._to_rocket(message)
@@ -185,7 +185,7 @@ class RocketProducerBinding(ProducerBinding):
 
         Raises:
             ValueError: A header with a delay cannot be parsed.
-            UnsupportedCapability: The delay is no delay level, and the brokers have no timer wheel.
+            UnsupportedCapability: The delay is not a delay level, and the brokers have no timer wheel.
         """
         properties |= self._delay_properties(headers)
         if tags := headers.get(portable.TAGS) or headers.get(PROPERTY_TAGS):
@@ -199,7 +199,7 @@ class RocketProducerBinding(ProducerBinding):
         A delay that is exactly a delay level becomes that level. Any other delay needs brokers with a timer wheel.
 
         Raises:
-            UnsupportedCapability: The delay is no delay level, and the brokers have no timer wheel.
+            UnsupportedCapability: The delay is not a delay level, and the brokers have no timer wheel.
         """
         level = requested_level(headers)
         if level:

@@ -26,7 +26,7 @@ class RocketTransactionalProducerBinding(RocketProducerBinding, TransactionalPro
 
         Raises:
             BinderError: The broker refused the message, no broker could be reached, or the message has a delay.
-            UnsupportedCapability: The message asks for a delay that is no delay level, and the brokers have no timer
+            UnsupportedCapability: The message asks for a delay that is not a delay level, and the brokers have no timer
                 wheel.
         """
         rocket_message = self._to_rocket(message)

@@ -87,7 +87,7 @@ def append(producer: Any, record: NewRecord) -> Any:
 
 
 def _is_small(value: bytes | None, key: bytes | None, headers: Headers, limit: int) -> bool:
-    """Whether a record is of the right types, and certainly not larger than a limit in bytes."""
+    """Return whether a record is of the right types, and certainly not larger than a limit in bytes."""
     if type(value) not in _DATA or type(key) not in _DATA:
         return False
     size = _OVERHEAD + len(value or b"") + len(key or b"")

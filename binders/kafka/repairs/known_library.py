@@ -223,7 +223,7 @@ def _exists(name: str) -> bool:
 
 
 def _is_set_by_constructor(owner: type, attribute: str) -> bool:
-    """Whether an attribute of instances is named in the constructor of their class, or of a class above."""
+    """Return whether an attribute of instances is named in the constructor of their class, or of a class above."""
     constructors = [each.__dict__.get("__init__") for each in owner.__mro__]
     return any(isinstance(each, FunctionType) and attribute in each.__code__.co_names for each in constructors)
 

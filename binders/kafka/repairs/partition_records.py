@@ -184,7 +184,7 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
             yield from self._records(batch)
 
     def _is_aborted(self, batch: Batch) -> bool:
-        """Whether the batch is part of a transaction that was aborted; notes where transactions begin and end."""
+        """Return whether the batch belongs to an aborted transaction; note where transactions begin and end."""
         if self.isolation_level != IsolationLevel.READ_COMMITTED or batch.producer_id < 0:
             return False
         aborted = self.aborted_transactions

@@ -202,7 +202,7 @@ class SendingTurns:
             loop.call_soon(self._flush)
 
     def _is_ready(self) -> bool:
-        """Whether the producer may send, and has no other requests to make."""
+        """Return whether the producer may send, and has no other requests to make."""
         state, sender = self._state, self._sender
         if sender._topics_to_add:
             return False
@@ -214,14 +214,14 @@ class SendingTurns:
         )
 
     def _is_plain(self) -> bool:
-        """Whether there are only acknowledgments to wait for, and records that wait for those."""
+        """Return whether there are only acknowledgments to wait for, and records that wait for those."""
         if not self._sender._running or self._network._ready or not self._is_ready():
             return False
         # A thread that sends may add a partition meanwhile.
         return all(self._waits_for_others(key) for key, batches in list(self._batches.items()) if batches)
 
     def _waits_for_others(self, key: Any) -> bool:
-        """Whether a partition's next batch is sent after an acknowledgment: its own last one's or any one's."""
+        """Return whether a partition's next batch is sent after an acknowledgment: its own last one's or any one's."""
         if key in self._muted:
             return True
         connection = self._client._manager._conns.get(self._client.cluster.leader_for_partition(key))

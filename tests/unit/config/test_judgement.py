@@ -168,7 +168,7 @@ def test_environment_variables_of_other_programs_are_not_reported(judge):
         (f"{STREAM}.kafka.binder.brokers=nowhere", "another binder's", "no binding is on a binder of type 'kafka'"),
         (f"{STREAM}.instance-count=3", "no effect", "however many there are"),
         (f"{STREAM}.bindings.in.consumer.instance-count=3", "no effect", "however many there are"),
-        (f"{STREAM}.bindings.s.producer.partition-count=8", "no effect", "partitions says it"),
+        (f"{STREAM}.bindings.s.producer.partition-count=8", "no effect", "partitions decides"),
         (
             f"{STREAM}.bindings.s.producer.partition-selector-expression=length()",
             "no effect",
