@@ -150,10 +150,10 @@ class QueueNotAssignedError(ClientError):
 
 
 class IllegalOffsetError(ClientError):
-    """The queue has no such offset."""
+    """The offset is below the queue's minimum or above its maximum, which is the offset of its next message."""
 
     def __init__(self, queue: MessageQueue, offset: int, least: int, most: int) -> None:
-        super().__init__(f"{queue} has no offset {offset}: its messages are at {least} to {most - 1}")
+        super().__init__(f"{queue} has no offset {offset}: it has {least} to {most}")
         self.queue = queue
         self.offset = offset
 

@@ -376,7 +376,7 @@ class _Histogram:
         self._sum = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value so many times."""
+        """Count a value ``times`` times."""
         self._counts[bisect_left(self._bounds, value)] += times
         self._sum += value * times
 

@@ -37,7 +37,7 @@ class ConsumeFromWhere(Enum):
     """Where a group begins in a queue without a committed offset."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    """With the messages from now on; at the beginning of a queue whose first messages the broker still has."""
+    """With the messages from now on; at the beginning of a queue whose first message the broker has in memory."""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     """With the queue's oldest message."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
@@ -186,7 +186,7 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     create_topic_key: str = AUTO_CREATE_TOPIC
     """The topic whose route is used for a topic that does not exist yet, if brokers create topics."""
     default_topic_queue_nums: int = 4
-    """Most queues that such a topic gets on each broker."""
+    """Maximum number of queues that such a topic gets on each broker."""
     send_latency_fault_enable: bool = False
     """Avoid brokers that answer slowly or not at all, see `rocket_client.core.faults`."""
     metrics: ClientMetrics | None = None
@@ -203,9 +203,9 @@ class TransactionProducerSettings(ProducerSettings, frozen=True, kw_only=True):
     """Settings of transaction producers."""
 
     check_concurrency: int = 8
-    """Most calls of the checker under way at once."""
+    """Maximum number of calls of the checker under way at once."""
     check_request_hold_max: int = 2000
-    """Most checks that wait for a call; further checks are dropped, and the broker sends them again."""
+    """Maximum number of checks that wait for a call; further checks are dropped, and the broker sends them again."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,7 +226,7 @@ class ConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     rebalance_interval: timedelta = timedelta(seconds=20)
     """How often the queues are rebalanced even if no change was reported."""
     pull_batch_size: int = 32
-    """Most messages asked for in one pull."""
+    """Maximum number of messages asked for in one pull."""
     pull_interval: timedelta = timedelta()
     """Pause between two pulls of a queue."""
     pull_threshold_for_queue: int = 1000
@@ -259,9 +259,9 @@ class PushConsumerSettings(ConsumerSettings, frozen=True, kw_only=True):
     """Settings of push consumers."""
 
     concurrency: int | None = 20
-    """Most listener calls under way at once; None for no limit."""
+    """Maximum number of listener calls under way at once; None for no limit."""
     consume_message_batch_max_size: int = 1
-    """Most messages of one listener call."""
+    """Maximum number of messages of one listener call."""
     max_reconsume_times: int = -1
     """Redeliveries before the dead letter topic; -1: 16 for concurrent, no limit for orderly listeners."""
     suspend_current_queue_time: timedelta = timedelta(seconds=1)
@@ -298,7 +298,7 @@ class LitePullConsumerSettings(ConsumerSettings, frozen=True, kw_only=True):
     poll_timeout: timedelta = timedelta(seconds=5)
     """How long `poll` waits for messages by default."""
     pull_batch_size: int = 10
-    """Most messages asked for in one pull, and returned by one `poll`."""
+    """Maximum number of messages asked for in one pull, and returned by one `poll`."""
     pull_threshold_for_all: int = 10_000
     """No queue is pulled while more messages than this wait here, all queues together."""
     pull_time_delay_when_exception: timedelta = timedelta(seconds=1)

@@ -82,7 +82,7 @@ class BrokerAdminRequests(AdminRequests):
     async def wipe_write_perm(self, broker_name: str) -> int:
         """Remove the broker's write permission from all routes; return the number of its topics.
 
-        Producers stop to choose the broker when they next refresh their routes. The broker itself still accepts
+        Producers stop choosing the broker when they next refresh their routes. The broker itself still accepts
         messages, and consumers continue. A restart of the broker restores the permission, and so do a change or the
         creation of a topic, for that topic.
         """

@@ -79,7 +79,7 @@ class MessageRequests(AdminRequests):
             commits: Whether consumers get the message; if not, it is discarded.
 
         Raises:
-            ResponseError: The record is none of an open transaction any more, or the broker cannot store the end.
+            ResponseError: The record's transaction is not open any more, or the broker cannot store its end.
         """
         self._life.require_running()
         header = EndTransactionRequestHeader(
@@ -148,7 +148,7 @@ class MessageRequests(AdminRequests):
         Args:
             topic: The topic.
             key: The key.
-            max_count: Most messages that each broker returns.
+            max_count: Maximum number of messages that each broker returns.
             begin_ms: The earliest store time, in milliseconds since the epoch.
             end_ms: The latest store time, in milliseconds since the epoch.
 
@@ -173,7 +173,7 @@ class MessageRequests(AdminRequests):
         Args:
             msg_id: The unique id that the producer gave the message.
             topic: The topic that the clients write traces to.
-            max_count: Most stored messages with traces that each broker returns.
+            max_count: Maximum number of stored messages with traces that each broker returns.
 
         Raises:
             TopicNotFoundError: The topic does not exist.

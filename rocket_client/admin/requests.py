@@ -89,7 +89,7 @@ class AdminRequests:
         return await self._client.name_servers.call(name_server_calls.cluster_info())
 
     async def masters(self, broker_names: Iterable[str] | None = None) -> dict[str, str]:
-        """Return the addresses of masters by broker name; of all brokers if None are named.
+        """Return the addresses of masters by broker name; of all brokers if ``broker_names`` is None.
 
         Raises:
             NoBrokerError: No master is registered.
@@ -108,7 +108,7 @@ class AdminRequests:
         return {name: masters[name] for name in wanted}
 
     async def topic_route(self, topic: str) -> TopicRoute:
-        """Ask a name server for the topic's route.
+        """Return the topic's route from a name server.
 
         Raises:
             TopicNotFoundError: The topic does not exist.

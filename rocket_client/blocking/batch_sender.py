@@ -46,7 +46,7 @@ class BatchSender:
     Args:
         addresses: Finds the addresses of brokers.
         pool: Connections to brokers.
-        depth: Most batches under way to one broker.
+        depth: Maximum number of batches under way to one broker.
         request_timeout: Seconds within which a broker must answer.
         patience: Seconds to wait for a broker that is unreachable or busy.
         in_order: Whether to keep the order of each queue's batches; then one of them is under way at a time.

@@ -50,6 +50,8 @@ _NOT_HONOURED = (
 class BlockingClient:
     """Reads and writes topics without an event loop.
 
+    Methods that ask a broker raise a `RemotingError` if it cannot be reached, does not answer in time or refuses.
+
     Args:
         group: The group whose offsets are read and committed, and the producer group of sent messages.
         settings: Name servers, timeouts, and the settings of sends; without a namespace.
@@ -57,7 +59,7 @@ class BlockingClient:
     Raises:
         ValueError: The settings have a namespace: this client uses names as brokers know them, because its records have
             them; `rocket_client.Namespace.wrap` makes such names. Or the settings enable a feature that this client
-            does not have: `retry_another_broker_when_not_store_ok`, `send_latency_fault_enable` or
+            does not have: `retry_another_broker_when_not_store_ok`, `send_latency_fault_enable`, `trace_topic` or
             `vip_channel_enabled`.
     """
 
@@ -193,7 +195,7 @@ class BlockingClient:
         Args:
             queue: The queue.
             offset: The first offset.
-            max_messages: Most messages to return; the broker may return fewer.
+            max_messages: Maximum number of messages to return; the broker may return fewer.
             expression: Tags, ``a || b``, or ``*`` for all messages; or an SQL92 expression.
             expression_type: ``TAG`` or ``SQL92``.
             wait: Seconds for which the broker may hold a pull that finds nothing; Apache's may take five more.
@@ -292,8 +294,8 @@ class BlockingClient:
             ranges: The ranges; successive ranges of one broker share a connection.
             expression: Tags, ``a || b``, or ``*`` for all messages; or an SQL92 expression.
             expression_type: ``TAG`` or ``SQL92``.
-            max_messages: Most messages of a pull.
-            depth: Most pulls under way at once.
+            max_messages: Maximum number of messages of a pull.
+            depth: Maximum number of pulls under way at once.
             patience: Seconds to wait for a broker that is unreachable or busy.
 
         Raises:

@@ -28,7 +28,7 @@ class BlockingConnection:
     Args:
         address: ``host:port`` of the peer.
         connect_timeout: Seconds within which the connection must be open.
-        max_frame: Most bytes of a response.
+        max_frame: Maximum number of bytes of a response.
         tls: How to encrypt the connection; None for a plain one.
         credentials: Sign all requests; None for requests without a signature.
     """
@@ -95,7 +95,7 @@ class BlockingConnection:
 
         Args:
             requests: The requests.
-            depth: Most requests under way at once.
+            depth: Maximum number of requests under way at once.
             timeout: Seconds within which the next response must come.
 
         Raises:
@@ -185,7 +185,7 @@ def _has_ended(sock: Socket) -> bool:
         return False
     if isinstance(sock, socket.socket):
         return True
-    try:  # the server of TLS 1.3 sends tickets, which are no answers
+    try:  # the server of TLS 1.3 sends tickets, which are not answers
         sock.recv_into(memoryview(bytearray(1)))
     except BlockingIOError:
         return False

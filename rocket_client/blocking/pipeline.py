@@ -22,7 +22,7 @@ class Socket(Protocol):
         """Return the file descriptor."""
 
     def send(self, data: memoryview, /) -> int:
-        """Send the begin of the data; raise BlockingIOError if it takes nothing now."""
+        """Send the beginning of the data; raise BlockingIOError if it takes nothing now."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Read into the buffer; raise BlockingIOError if nothing has arrived."""

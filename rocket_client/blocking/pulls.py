@@ -58,7 +58,7 @@ class PullResult(NamedTuple):
         The broker compares only the hash codes of tags, so the tags themselves are compared here.
 
         Args:
-            max_body_size: Most bytes of a decompressed body.
+            max_body_size: Maximum number of bytes of a decompressed body.
 
         Raises:
             UnreadableBodyError: A body is damaged or too large. To skip its message, pull from the offset behind that

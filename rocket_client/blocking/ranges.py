@@ -25,7 +25,7 @@ from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.record import peek_record
 
 BYTES_UNDER_WAY = 16 * 1024 * 1024
-"""Most bytes of answers that may wait in memory: with large answers, fewer pulls are under way."""
+"""Maximum number of bytes of answers that may wait in memory: with large answers, fewer pulls are under way."""
 
 
 class QueueRange(NamedTuple):
@@ -80,8 +80,8 @@ class RangePulls:
 
     Args:
         ranges: The ranges, in the order in which their parts are yielded.
-        max_messages: Most messages of a pull.
-        depth: Most pulls under way at once.
+        max_messages: Maximum number of messages of a pull.
+        depth: Maximum number of pulls under way at once.
         is_filtered: Whether brokers filter messages.
     """
 

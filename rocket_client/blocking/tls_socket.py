@@ -32,7 +32,7 @@ class TlsSocket:
         return self._socket.pending() > 0
 
     def send(self, data: memoryview) -> int:
-        """Encrypt and send the begin of the data; return the number of its bytes.
+        """Encrypt and send the beginning of the data; return the number of its bytes.
 
         Raises:
             BlockingIOError: The socket takes no bytes now; call again with the same data.

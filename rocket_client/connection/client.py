@@ -264,7 +264,7 @@ class RocketClient:
 
         Args:
             first: Seconds before the first run.
-            interval: Seconds between the end of a run and the begin of the next.
+            interval: Seconds between the end of a run and the beginning of the next.
             action: The action; its errors are logged.
             name: The action's name for logs.
         """

@@ -88,7 +88,7 @@ class ListenerConsumption:
 
     def _log_unreadable(self, error: UnreadableBodyError) -> None:
         fate = fate_of_rejected(self._send_back)
-        logger.error("group %s: no listener is called: %s. %s", self._group, error, fate)
+        logger.error("group %s: the listener is not called: %s. %s", self._group, error, fate)
 
     def _log_dropped(self, message: MessageExt, cause: object) -> None:
         logger.warning("group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause)

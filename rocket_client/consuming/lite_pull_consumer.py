@@ -183,6 +183,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
 
         Raises:
             ClientStateError: The consumer is not running.
+            SendError: No broker stored the dead letter of a message whose body cannot be decompressed.
         """
         self._life.require_running()
         self._consumption.settle()
@@ -230,6 +231,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Continue the queue at `offset`; its messages that were pulled and not polled yet are dropped.
+
+        The messages of the last poll count as consumed.
 
         Raises:
             ClientStateError: The consumer is not running.

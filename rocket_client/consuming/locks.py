@@ -66,7 +66,7 @@ class QueueLocks:
 
     async def _lock_at_broker(self, process_queues: Collection[ProcessQueue]) -> list[ProcessQueue]:
         queues = [process_queue.message_queue for process_queue in process_queues]
-        # Apache's RebalanceImpl notes the time of the answer, which may be later than the begin of the broker's time.
+        # Apache's RebalanceImpl notes the time of the answer, which may be later than the time of the broker's lock.
         asked_at = self._loop.time()
         address = await self._requests.master(queues[0])
         # Noted before the answer: if none comes, the broker may have locked the queues all the same.

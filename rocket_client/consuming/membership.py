@@ -30,8 +30,8 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     gate: PullGate
     """Decides which queues may be pulled now."""
     max_span: int = UNLIMITED_SPAN
-    """Most offsets between the first and the last unsettled message of a queue; beyond, the queue is not pulled. Only
-    concurrent consumption, which settles out of order, needs the limit."""
+    """Maximum distance between the first and the last unsettled offset of a queue; beyond, the queue is not pulled.
+    Only concurrent consumption, which settles out of order, needs the limit."""
     polls: bool = False
     """Whether the application polls and decides what is committed; then pulls carry no commit."""
     posts_subscription: bool = False

@@ -165,7 +165,7 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
             offset: The first offset.
             expression: Tags such as ``"TagA || TagB"``; ``"*"`` for all messages.
             sql: An SQL92 expression over properties instead of tags, for brokers with ``enablePropertyFilter=true``.
-            max_messages: Most messages to return.
+            max_messages: Maximum number of messages to return.
 
         Raises:
             ClientStateError: The consumer is not running.

@@ -23,7 +23,7 @@ from rocket_remoting.session.address import parse_address
 from rocket_remoting.wire.errors import seconds_text
 
 MAX_ANSWER = 64 * 1024
-"""Most bytes of an answer, its headers included."""
+"""Maximum number of bytes of an answer, its headers included."""
 
 _PORT = 8080
 

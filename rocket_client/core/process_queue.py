@@ -273,7 +273,7 @@ class ProcessQueue:
     # Calls under way. Concurrent calls also note when they began, so that `expired` finds calls that take too long.
 
     def begin(self, now: float) -> None:
-        """Note the begin of a listener call that cannot expire, or of sending an outcome to a broker.
+        """Note the beginning of a listener call that cannot expire, or of sending an outcome to a broker.
 
         Args:
             now: The loop's time in seconds.
@@ -288,9 +288,9 @@ class ProcessQueue:
             self._idle.set_result(None)
 
     def begin_calls(self) -> ListenerCalls:
-        """Note the begin of listener calls, one after the other; return the object that has the current one.
+        """Note the beginning of listener calls, one after the other; return the object that has the current one.
 
-        They count as one call. The caller notes each call's messages and begin in the object.
+        They count as one call. The caller notes each call's messages and start in the object.
         """
         calls = ListenerCalls()
         self._under_way.add(calls)

@@ -30,7 +30,7 @@ def pull_header(
         queue: The queue.
         offset: The first offset wanted.
         subscription: The messages wanted.
-        max_messages: Most messages wanted.
+        max_messages: Maximum number of messages wanted.
         hold_ms: Milliseconds for which the broker may hold a pull that finds nothing; 0 for an answer at once.
         commit: The group's offset to commit with the pull; 0 for none.
         posts_subscription: Whether the request carries the subscription; otherwise the broker uses the subscription of

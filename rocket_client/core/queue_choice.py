@@ -62,7 +62,7 @@ class QueueChoice:
 
         Args:
             broker_name: The broker.
-            begun: The time of the attempt's begin, in seconds.
+            begun: When the attempt began, in seconds.
             error: The error of the attempt; None if it succeeded.
         """
         if self._faults is not None:

@@ -27,7 +27,7 @@ class SendRules(NamedTuple):
     """The rules for the attempts of a send.
 
     Attributes:
-        most_attempts: Most attempts.
+        most_attempts: Maximum number of attempts.
         retry_codes: Response codes after which another attempt is made.
         retries_unsafe_store: Whether to try again if the message was stored with a status other than SEND_OK.
     """
@@ -60,7 +60,7 @@ class SendAttempts:
     Args:
         topic: The message's topic.
         rules: The rules for attempts.
-        begun: The time of the send's begin, in seconds.
+        begun: When the send began, in seconds.
         limit: Seconds for all attempts together.
 
     Attributes:

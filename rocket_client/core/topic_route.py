@@ -57,7 +57,7 @@ class TopicRoute:
             topic: The topic.
             default: Where the default topic's queues are; None if no name server knows the default topic.
             default_topic: The topic whose brokers create topics.
-            default_queues: Most queues that the new topic gets on each broker.
+            default_queues: Maximum number of queues that the new topic gets on each broker.
 
         Raises:
             TopicNotFoundError: No broker creates topics.
@@ -126,7 +126,7 @@ class TopicRoute:
 
 
 _MOST_DIGITS = 5
-"""Most digits of a number of queues: a mistyped number must not fill the memory of every client."""
+"""Maximum number of digits of a number of queues: a mistyped number must not fill the memory of every client."""
 
 
 def _configured_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...]:

@@ -154,8 +154,8 @@ def _unpack(messages: Sequence[MessageExt], unpacked: Unpacked, limit: int, tota
     Args:
         messages: The messages of a call.
         unpacked: Gets the messages.
-        limit: Most bytes of one decompressed body.
-        total_limit: Most bytes of all decompressed bodies.
+        limit: Maximum number of bytes of one decompressed body.
+        total_limit: Maximum number of bytes of all decompressed bodies.
     """
     for message in messages:
         if not message.sys_flag & COMPRESSED:

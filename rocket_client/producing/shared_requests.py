@@ -222,7 +222,7 @@ class SharedRequests:
     ) -> Member:
         """Take a send, to be sent if possible in one request with others; `end` must follow.
 
-        This is no coroutine, because each send would wait in one more.
+        This is not a coroutine, because each send would wait in one more.
 
         Args:
             outgoing: The encoded message.

@@ -110,7 +110,7 @@ def test_body_beyond_the_limit_is_a_dead_letter(orderly: bool, caplog: pytest.Lo
         heard = RecordingListener()
         async with (stage.orderly if orderly else stage.concurrent)(heard, **NARROW):
             await heard.count(2)
-            await until(lambda: "no listener is called: the body of message" in caplog.text)
+            await until(lambda: "the listener is not called: the body of message" in caplog.text)
             assert "It goes to %DLQ%kitchen" in caplog.text
             await asyncio.sleep(10)
         assert heard.bodies == [b"before", b"after"]

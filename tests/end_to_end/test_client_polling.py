@@ -134,7 +134,7 @@ def test_seek_moves_the_next_poll() -> None:
             assert (await polled(consumer, 2, timeout=5))[-1].body == b"9"
             await consumer.seek_to_end(QUEUE)
             assert await consumer.poll(1) == []
-            with pytest.raises(IllegalOffsetError, match="no offset 11: its messages are at 0 to 9"):
+            with pytest.raises(IllegalOffsetError, match="no offset 11: it has 0 to 10"):
                 await consumer.seek(QUEUE, 11)
             with pytest.raises(QueueNotAssignedError, match="not assigned"):
                 await consumer.seek(MessageQueue(retry_topic("kitchen"), "broker-a", 0), 0)
