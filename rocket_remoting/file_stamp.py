@@ -1,4 +1,4 @@
-"""What shows that a file has changed, without reading it."""
+"""Stamps of files, which show that a file has changed without reading it."""
 
 from pathlib import Path
 from typing import TypeAlias
@@ -10,7 +10,7 @@ FileStamp: TypeAlias = tuple[int, int, int]
 
 
 def file_stamp(file: Path) -> FileStamp | None:
-    """Return what differs after a file was replaced or rewritten; None for a file that is not there."""
+    """Return the stamp of a file, which differs after the file was replaced or rewritten; None for a missing file."""
     try:
         found = file.stat()
     except OSError:

@@ -27,7 +27,7 @@ def has_native_core() -> bool:
     except ModuleNotFoundError:
         return False
     except (ImportError, OSError) as error:  # it is installed, and cannot be loaded
-        logger.warning("the native core is not used, for it cannot be loaded: %s", error)
+        logger.warning("the native core is not used, because it cannot be loaded: %s", error)
         return False
     is_right = rocket_native.INTERFACE == INTERFACE
     if not is_right:

@@ -45,7 +45,7 @@ class _Receiver(Protocol):
         """Return the received bytes from the first whole frame on; empty if none may be handled now."""
 
     def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
-        """Go on behind frames that have been handled, of ``count`` bytes.
+        """Continue behind frames that have been handled, of ``count`` bytes.
 
         Returns:
             Whether these were all frames, and the answers are sent; otherwise they are sent by `handle_arrived`.

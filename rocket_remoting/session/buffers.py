@@ -39,7 +39,7 @@ class BufferBudget:
     """The bytes that the connections with this budget buffer.
 
     Attributes:
-        limit: Most bytes of all connections together.
+        limit: Maximum number of bytes of all connections together.
         used: Bytes that they buffer now.
         closed: Number of connections closed because the limit was exceeded.
     """

@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
     def exhausts_buffers(self) -> bool:
         """Whether all connections together use over half of `Limits.buffers`, and this one has a large part in it.
 
-        A small request that waits for its turn is no large part.
+        A small request that waits for its turn is not a large part.
         """
         budget = self._limits.buffers
         return self._reported_size > _REPORTED_FROM and budget is not None and budget.is_scarce
@@ -443,7 +443,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the connection, or refuse it; asyncio calls this once."""
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass of it
         self.is_closed = False
         self.local_address = format_address(transport.get_extra_info("sockname"))
         if not self.remote_address:
@@ -549,14 +549,14 @@ class Connection(asyncio.BufferedProtocol):
     # ---- reading -------------------------------------------------------------------------------------
 
     def first_frames(self) -> memoryview:
-        """As `Arrivals` asks."""
+        """Return the received bytes from the first whole frame on, for `Arrivals`; empty if none may be handled now."""
         turns = self._turns
         if self.is_closed or self._must_wait() or (turns is not None and turns.left(self.counted_as or self) <= 0):
             return _NOTHING
         return self._decoder.readable()
 
     def frames_taken(self, count: int, answers: bytes, seconds: float) -> bool:
-        """As `Arrivals` asks."""
+        """Continue behind the frames that `Arrivals` has handled; return whether nothing is left to be handled."""
         if not self.is_known and count:
             self._note_request()
         if self._turns is not None:
@@ -574,7 +574,7 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def handle_arrived(self, *, may_take: bool) -> None:
-        """As `Arrivals` asks."""
+        """Handle the frames that `Arrivals` has left, and send all answers."""
         self._has_arrived = False
         if self._decoder.pending and not self.is_closed and not self._must_wait():
             self._handle_all(may_take=may_take)

@@ -13,9 +13,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a connection, or of all connections of a server.
 
     Attributes:
-        max_frame: Most bytes of a received frame.
-        max_header: Most bytes of a frame's header.
-        max_connections: Most connections a server keeps; further ones are closed at once.
+        max_frame: Maximum number of bytes of a received frame.
+        max_header: Maximum number of bytes of a frame's header.
+        max_connections: Maximum number of connections a server keeps; further ones are closed at once.
         max_address_percent: Percent of the possible connections that one address may have: an IPv4 address, or the
             first 64 bits of an IPv6 address. Peers at the server's own address have no such limit.
         max_unknown_percent: Percent of the possible connections that unknown peers may have, which have sent no request
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             server stops reading from the peer.
         max_unread_bytes: Bytes that may wait to be written to a server's client that does not read, such as pushes and
             responses to held requests. Above this, the connection is closed.
-        max_pending_requests: Most requests of this end without a response on one connection.
+        max_pending_requests: Maximum number of requests of this end without a response on one connection.
         idle_timeout: Seconds without a byte in either direction after which a connection is closed; None for never.
         handshake_timeout: Seconds within which a server's client must complete its TLS handshake.
         first_request_timeout: Seconds within which a server's client must have sent its first request; None

@@ -41,7 +41,7 @@ class Session(Generic[W]):
     Args:
         address: The peer's address, for errors.
         decoder: The decoder of the peer's bytes.
-        max_pending: Most requests without a response.
+        max_pending: Maximum number of requests without a response.
         next_opaque: The number of the first request.
         credentials: Sign each request; None for requests without a signature.
 
@@ -181,7 +181,7 @@ class Session(Generic[W]):
         return None if entry is None else entry[0]
 
     def received(self, count: int) -> list[tuple[W, RemotingCommand]]:
-        """Decode ``count`` bytes that were put at the begin of ``decoder.writable()``.
+        """Decode ``count`` bytes that were put at the beginning of ``decoder.writable()``.
 
         For an end that serves no requests: requests of the peer and late responses are dropped.
 

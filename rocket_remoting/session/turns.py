@@ -26,7 +26,8 @@ TURN_SECONDS = 0.003
 """Seconds for which requests of one address are handled in a round: enough for some 20 to 60 sends. The limit is needed
 because one read may bring hundreds of small requests, and one address may have thousands of connections."""
 _MOST_PARTIES = 1_000
-"""Most parties whose time a round remembers; a round lasts until a connection has to wait, and may see any number."""
+"""Maximum number of parties whose time a round remembers: a round lasts until a connection has to wait, and any number
+of parties may take part in it."""
 
 
 class _Waiting(Protocol):

@@ -42,13 +42,13 @@ _CIPHER_TEXT = _CipherText()
 
 
 class _Reader(Protocol):
-    """What the layer delivers plain text to: an `asyncio.BufferedProtocol`."""
+    """The receiver of the plain text: an `asyncio.BufferedProtocol`."""
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the next bytes."""
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle the bytes that were put at the begin of that buffer."""
+        """Handle the bytes that were put at the beginning of that buffer."""
 
     def eof_received(self) -> bool | None:
         """Handle the end of the peer's bytes."""
@@ -165,7 +165,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # ---- handshake -------------------------------------------------------------------------------------
 
     def take_turn(self, seconds: float) -> None:
-        """Continue, as `Turns` asks after `Turns.wait`."""
+        """Continue the handshake or the reading; `Turns` calls this after `Turns.wait`."""
         self._waits_for_turn = False
         if self._raw is None or self._raw.is_closing():
             return

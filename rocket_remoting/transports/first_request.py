@@ -1,4 +1,4 @@
-"""The begin of an accepted connection, until its first request has been handled.
+"""The start of an accepted connection, until its first request has been handled.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The begin of a connection that a client opens, with TLS or without."""
+"""The start of a connection that a client opens, with TLS or without."""
 
 import asyncio
 

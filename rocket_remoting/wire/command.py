@@ -309,7 +309,7 @@ def decode_json_header(data: bytes) -> RemotingCommand:
     """Return the command of a JSON header, without a body.
 
     Raises:
-        RemoteProtocolError: The header cannot be decoded; the text shows its begin.
+        RemoteProtocolError: The header cannot be decoded; the text shows its beginning.
     """
     try:
         head = _json_head(data)

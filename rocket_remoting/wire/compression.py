@@ -38,7 +38,7 @@ class BodyTooLargeError(RemoteProtocolError):
     """A body is larger than allowed when it is decompressed.
 
     Attributes:
-        limit: Most bytes of the decompressed body.
+        limit: Maximum number of bytes of the decompressed body.
     """
 
     def __init__(self, size: int, limit: int) -> None:

@@ -27,7 +27,7 @@ Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 _WRONG_VALUE = r"(?P<expected>.+?)(?:, got `\w+`)? - at `\$\.(?P<name>\w+)`"
 _SHOWN = 100
-"""Most characters of a wrong value that an error quotes."""
+"""Maximum number of characters of a wrong value that an error quotes."""
 
 _NAME_LENGTH = struct.Struct(">h")
 _VALUE_LENGTH = struct.Struct(">i")

@@ -41,8 +41,8 @@ class FrameDecoder:
     allocated for it.
 
     Args:
-        max_frame: Most bytes of a frame, its length field included.
-        max_header: Most bytes of a frame's header, because decoding takes time for each header field.
+        max_frame: Maximum number of bytes of a frame, its length field included.
+        max_header: Maximum number of bytes of a frame's header, because decoding takes time for each header field.
         shared: The memory that several decoders share; see the module. After a read, `settle` must come before the
             decoder's next read.
         keeps_buffer: Whether a buffer that has grown for a large frame stays for the next one, until `shrink`. It is
@@ -136,7 +136,7 @@ class FrameDecoder:
         return commands
 
     def writable(self) -> memoryview:
-        """Return the free part of the receive buffer. Put bytes at its begin, then call `put` or `received`.
+        """Return the free part of the receive buffer. Put bytes at its start, then call `put` or `received`.
 
         It is never empty after `settle`.
         """
@@ -149,7 +149,7 @@ class FrameDecoder:
         return self._view[self._end :]
 
     def put(self, count: int) -> None:
-        """Add ``count`` bytes that were put at the begin of `writable`; `next` then returns the frames in them."""
+        """Add ``count`` bytes that were put at the beginning of `writable`; `next` then returns the frames in them."""
         self._end += count
         self._frame = 0
         shared = self._shared
@@ -237,7 +237,7 @@ class FrameDecoder:
         return command
 
     def received(self, count: int) -> list[RemotingCommand]:
-        """Decode `count` bytes that were put at the begin of `writable`; return the commands that they complete.
+        """Decode `count` bytes that were put at the beginning of `writable`; return the commands that they complete.
 
         Raises:
             RemoteProtocolError: As `feed` does.
@@ -288,7 +288,7 @@ class FrameDecoder:
         return max(size, self.IDLE_SIZE, min(frame, 2 * pending))
 
     def _move(self, size: int) -> None:
-        """Move the pending bytes to the begin of a buffer of `size` bytes that is not shared."""
+        """Move the pending bytes to the beginning of a buffer of `size` bytes that is not shared."""
         pending = self.pending
         stays = size == len(self._view) and not self._is_shared
         target = self._view if stays else memoryview(bytearray(size))

@@ -17,7 +17,7 @@ from rocket_remoting.wire.errors import RemoteProtocolError
 __all__ = ["JsonWalk"]
 
 MAX_VALUE = 64 * 1024
-"""Most bytes of a returned value, and of any string: finding the end takes a tenth of a millisecond."""
+"""Maximum number of bytes of a returned value, and of any string: finding the end takes a tenth of a millisecond."""
 
 _TOKENS_A_STEP = 256
 

@@ -36,7 +36,7 @@ _FIELD, _RECORD = "\x01", "\x02"
 
 
 class TraceType(StrEnum):
-    """What a record is about."""
+    """The event that a record describes."""
 
     PUB = "Pub"
     """A message was sent."""
@@ -74,7 +74,7 @@ class TraceRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One record; only the fields of its type have a meaning.
 
     Attributes:
-        type: What the record is about.
+        type: The event that the record describes.
         msg_id: Unique id of the message.
         time_ms: When it was sent, the call began or ended, or the transaction ended, in milliseconds since 1970.
         region: Region of the broker.

@@ -161,7 +161,7 @@ def encode_properties_text(properties: Mapping[str, str]) -> str:
             are longer than `MAX_PROPERTIES_LENGTH`.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
-    # A separator in a name or value would be read as the begin of a further property: whoever chooses a
+    # A separator in a name or value would be read as the beginning of a further property: whoever chooses a
     # value could forge reserved properties such as REAL_TOPIC.
     number = len(properties)
     if text.count(_NAME_VALUE_SEPARATOR) != number or text.count(_PROPERTY_SEPARATOR) != number:

@@ -19,7 +19,7 @@ class ReceiveBuffer:
 
     Attributes:
         view: The memory.
-        used: Bytes at its begin that are not handled yet.
+        used: Bytes at its start that are not handled yet.
     """
 
     MOST_USED = BUFFER_SIZE

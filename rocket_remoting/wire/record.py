@@ -202,7 +202,7 @@ def pack_record_into(
     Args:
         buffer: The buffer, such as a mapped file.
         position: Where the record begins.
-        space: Most bytes that the record may have; nothing is written if it has more.
+        space: Maximum number of bytes that the record may have; nothing is written if it has more.
         message: The message.
         queue_offset: The message's offset in its queue.
         commit_log_offset: The record's offset in the commit log.
@@ -359,7 +359,7 @@ def decode_record(
         buffer: The buffer that has the record.
         offset: Where the record begins.
         decompress: Whether to decompress a compressed body and clear its bits of the system flag.
-        limit: Most bytes that a body may have after decompression.
+        limit: Maximum number of bytes that a body may have after decompression.
 
     Raises:
         RemoteProtocolError: The bytes are not a complete, well-formed record, or the body cannot be decompressed.
@@ -396,7 +396,7 @@ def decode_records(buffer: Buffer, *, decompress: bool = True, limit: int = DEFA
     Args:
         buffer: The body of the response.
         decompress: Whether to decompress compressed bodies.
-        limit: Most bytes that a body may have after decompression.
+        limit: Maximum number of bytes that a body may have after decompression.
 
     Raises:
         RemoteProtocolError: The bytes are not complete, well-formed records, or a body cannot be decompressed.

@@ -35,8 +35,8 @@ def decode_body(data: bytes | memoryview, type_: type[B], *, forgiving_up_to: in
     Args:
         data: The JSON.
         type_: The body's class.
-        forgiving_up_to: Most bytes of data that msgspec refuses and `fastjson` then reads, which takes a hundred times
-            as long. None for no limit.
+        forgiving_up_to: Maximum number of bytes of data that msgspec refuses and `fastjson` then reads, which takes a
+            hundred times as long. None for no limit.
 
     Raises:
         RemoteProtocolError: The data is not JSON, a required name is missing, or a value has a wrong type.

@@ -15,7 +15,7 @@ from rocket_remoting.wire.errors import RemoteProtocolError
 from rocket_remoting.wire.json_walk import JsonWalk
 
 MAX_UNPACKED = 64 * 1024 * 1024
-"""Most bytes of a decompressed body: some 600,000 topics."""
+"""Maximum number of bytes of a decompressed body: some 600,000 topics."""
 
 _UNPACKED_AT_ONCE = 64 * 1024
 _LONGEST_BLOCK = 64 * 1024

@@ -132,7 +132,7 @@ class CheckTransactionStateResponseHeader(Header, kw_only=True):
 
 
 class ResumeCheckHalfMessageRequestHeader(Header, kw_only=True):
-    """RESUME_CHECK_HALF_MESSAGE (323): check a half message again that the broker has stopped to check."""
+    """RESUME_CHECK_HALF_MESSAGE (323): check a half message again that the broker has stopped checking."""
 
     topic: str | None = None
     msg_id: str | None = None

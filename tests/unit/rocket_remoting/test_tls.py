@@ -32,7 +32,7 @@ from tests.certificates import PASSWORD, authority
 
 FRAME = b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=b"x").encode())
 HELLO = bytes.fromhex("16030100f8010000f40303")
-"""The begin of a handshake."""
+"""The start of a handshake."""
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
