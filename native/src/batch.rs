@@ -42,7 +42,7 @@ pub struct PlainBatch {
     waits: bool,
 }
 
-/// What makes a message unusual: the begin of a property's name, and too many keys, of one message or of all.
+/// What makes a message unusual: the beginning of a property's name, and too many keys, of one message or of all.
 pub struct Bounds<'a> {
     pub timed: &'a str,
     pub most_keys: usize,

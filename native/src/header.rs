@@ -148,7 +148,7 @@ impl<'a> Scan<'a> {
             }
             seen |= bit;
         }
-        // The loop has ended at a byte that is no comma.
+        // The loop has ended at a byte that is not a comma.
         let is_whole = self.text.as_bytes()[self.position - 1] == b'}' && self.position == self.text.len();
         (is_whole && seen & FIELDS != 0).then_some(head)
     }

@@ -77,7 +77,7 @@ pub struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    /// Returns a packer whose first record has this offset in the commit log, for about so many messages and bytes.
+    /// Returns a packer whose first record has this offset in the log, for about `messages` messages, `bytes` long.
     pub fn new(shared: Shared<'a>, commit_log_offset: i64, messages: usize, bytes: usize) -> Self {
         Self {
             shared,

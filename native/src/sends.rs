@@ -20,7 +20,7 @@ const SEND_BATCH_MESSAGE: i32 = 320;
 const ONEWAY: i32 = 2;
 /// Bytes before the header: the lengths of the frame and of the header.
 const PREFIX: usize = 8;
-/// The begin of the header of nearly all clients; what follows it tells other requests quickly.
+/// The start of the header of nearly all clients; what follows it tells other requests quickly.
 const USUAL_BEGIN: &[u8] = b"{\"code\":";
 const USUAL_CODES: [&[u8]; 2] = [b"310,", b"320,"];
 /// Bytes up to the end of the code.
@@ -354,7 +354,7 @@ impl SendReader {
         Some(true)
     }
 
-    /// Returns the properties as they are stored: with the broker's at the end and, for a message that is no batch,
+    /// Returns the properties as they are stored: with the broker's at the end and, for a message that is not a batch,
     /// without the one that says whether the sender waits for the disk.
     fn properties<'a>(&self, text: &'a str, last: &str, known: &mut Known<'a>, is_batch: bool) -> Option<Vec<u8>> {
         let mut names: Vec<&str> = Vec::with_capacity(8);
@@ -382,7 +382,7 @@ impl SendReader {
 impl Frame {
     /// Returns the frame at a position; `None` if it is not whole, or surely no plain send with at most such a body.
     fn at(received: &Memory, start: usize, longest_body: usize) -> Option<Self> {
-        // The header of a send is longer than the begin that is looked at.
+        // The header of a send is longer than the beginning that is looked at.
         if !received.has(start, UP_TO_CODE) {
             return None;
         }
