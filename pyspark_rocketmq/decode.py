@@ -91,7 +91,7 @@ class Decoder:
             before: Only messages with a smaller queue offset; None: all.
 
         Raises:
-            RemoteProtocolError: Something in it is no whole, well-formed record.
+            RemoteProtocolError: Something in it is not a whole, well-formed record.
             UnreadableBodyError: A body is damaged or too large.
         """
         found = self._read_columns(records, self._wanted)

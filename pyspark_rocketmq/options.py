@@ -27,7 +27,7 @@ _TLS = (
     "tls.client.trustCertPath", "tls.client.certPath", "tls.client.keyPath", "tls.client.authServer",
     "tls.client.checkHostName",
 )  # fmt: skip
-"""Apache's keys. A password is no option, because options are in the plans of queries: it is read from the file."""
+"""Apache's keys. A password is not an option, because options are in the plans of queries: it is read from the file."""
 _BOTH = {
     "nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "accessKey", "secretKey", "useTLS", _TLS_FILE, *_TLS,
 }  # fmt: skip

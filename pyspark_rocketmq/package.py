@@ -57,7 +57,7 @@ def _packages() -> dict[str, Path]:
     for package in PACKAGES:
         spec = find_spec(package)
         assert spec is not None
-        assert spec.origin is not None, f"{package} is no package with an __init__.py"
+        assert spec.origin is not None, f"{package} is not a package with an __init__.py"
         directory = Path(spec.origin).parent
         for module in directory.rglob("*.py"):
             found[module.relative_to(directory.parent).as_posix()] = module

@@ -16,7 +16,7 @@ class Plan:
 
     Attributes:
         min_partitions: Least partitions, made by dividing large ranges; 0: no matter.
-        max_records: Most messages of a partition; 0: no matter.
+        max_records: Maximum number of messages of a partition; 0: no matter.
         pack_below: Fewer messages than this are read by one task: starting tasks takes longer than reading.
     """
 
