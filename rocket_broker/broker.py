@@ -107,6 +107,7 @@ class Broker:
         halves: The half messages of transactions; set once `start` has returned.
         fast_failure: Refuses requests that have waited for too long; set once `start` has returned.
         slaves: Sends the log to slaves; None if they are not accepted.
+        master: The addresses of the master, for a slave.
         slave: Copies the log of the master; None if this broker is a master.
         metadata: Copies the tables of the master; set once `start` has returned, None if this broker is a master.
         statistics: Counts messages and pulls since the start.
@@ -203,6 +204,7 @@ class Broker:
             CannotListen: The operating system refuses to listen on the address.
             DamagedTable: A table's file and its backup are both unreadable.
             TableUnreadable: The file system refuses to read a table.
+            TlsUnusable: A certificate, a key or the trusted certificates cannot be used.
             TooFewFiles: The process may not open enough files to accept connections.
             StoreUnusable: The file system refuses to read or write the store.
             StoreError: The store is in use by another broker, or damaged beyond repair.
@@ -333,7 +335,7 @@ class Broker:
                 buffers=self.buffers,
                 knows_by_handler=self.access is not None,
             ),
-            # Runs of sends are not decoded into commands, which chaos looks at one by one.
+            # Runs of sends are not decoded into commands, and chaos needs each command.
             frames_handler=self._frames_handler() if has_native_core() and self._chaos is None else None,
             tls=s.server_tls(),
         )
@@ -370,7 +372,7 @@ class Broker:
             raise AddressUnreachable(self.address, e.reason if isinstance(e, ConnectError) else str(e)) from e
 
     def _lacks_files(self, error: RemotingError) -> bool:
-        """Whether the connection of the broker to itself failed because the process could open no more files."""
+        """Return whether the connection to the broker itself failed because the process could open no more files."""
         refused = self._server is not None and self._server.lacks_files
         cause = error.__cause__
         return refused or (isinstance(cause, OSError) and cause.errno in OUT_OF_FILES)
@@ -466,7 +468,7 @@ class Broker:
             transport=self.transport,
             address=self.address,
             ha_address=self._ha_address(port + 1),
-            told_master=self.master.told,
+            on_master=self.master.update,
         )
         undo.push_async_callback(registration.stop)
         await registration.start()

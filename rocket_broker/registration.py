@@ -98,7 +98,7 @@ class Registration:
         transport: Makes the connections.
         address: The broker's address for clients.
         ha_address: The broker's address for slaves.
-        told_master: Called with each answer's address of the master, and its address for slaves, if the broker is a
+        on_master: Called with each answer's address of the master, and its address for slaves, if the broker is a
             slave.
 
     Attributes:
@@ -113,14 +113,14 @@ class Registration:
         transport: Transport,
         address: str,
         ha_address: str,
-        told_master: Callable[[str | None, str | None], None] = lambda clients, slaves: None,
+        on_master: Callable[[str | None, str | None], None] = lambda clients, slaves: None,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._transport = transport
         self._address = address
         self._ha_address = ha_address
-        self._told_master = told_master
+        self._on_master = on_master
         self._links = [_Link(self, name_server) for name_server in settings.name_servers]
         self._tasks: list[asyncio.Task[None]] = []
         self._writing = asyncio.Lock()
@@ -153,7 +153,7 @@ class Registration:
             link.wake.set()
 
     async def until_registered(self) -> None:
-        """Return when each name server has been told the present topics; or has failed, or takes too long."""
+        """Return when each name server has the present topics, has failed, or takes too long."""
         waiting = [link.next_attempt() for link in self._links if self._tasks]
         if waiting:
             await asyncio.wait(waiting, timeout=self._timeout)
@@ -242,8 +242,8 @@ class Registration:
         )
         answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body.data, timeout=self._timeout)
         _check(answer, connection, RequestCode.REGISTER_BROKER)
-        told = answer.header(RegisterBrokerResponseHeader)
-        self._told_master(told.master_addr, told.ha_server_addr)
+        master = answer.header(RegisterBrokerResponseHeader)
+        self._on_master(master.master_addr, master.ha_server_addr)
         return decode_body(answer.body, KVTable) if answer.body else None
 
     async def forgets_missing_topics(self, connection: Connection) -> bool:

@@ -37,13 +37,13 @@ __all__ = ["AccessControl"]
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 5.0
-"""Seconds between two looks at the files, as in Apache's broker."""
+"""Seconds between two checks whether a file has changed, as in Apache's broker."""
 
 MAX_FILES = 1024
-"""Files of accounts."""
+"""Maximum number of files of accounts."""
 
 Stamp = tuple[tuple[Path, FileStamp | None], ...]
-"""What the file system says about each file: path, time of the last change, size, number."""
+"""The path of each file, and its `FileStamp`, which differs after the file has changed; None for a missing file."""
 
 
 class AccessControl:
@@ -73,7 +73,7 @@ class AccessControl:
 
     @property
     def version(self) -> object:
-        """The rules, which are replaced as a whole."""
+        """The rules in force: another object after each change, because rules are replaced as a whole."""
         return self.rules
 
     def secret_key(self, access_key: str) -> str:
@@ -260,12 +260,13 @@ class AccessControl:
             path: The file; the default file if None.
 
         Raises:
-            AclFileError: The file is none of the files of accounts, an address is wrong, or the file cannot be changed.
+            AclFileError: The file is not a file of accounts, an address is wrong, or the file cannot be changed.
         """
         known = {self.default_file, *self._paths()}
         chosen = next((file for file in known if path is not None and file.resolve() == path.resolve()), None)
         if path is not None and chosen is None:
-            raise AclFileError(path, None, f"is no file of accounts; these are: {', '.join(sorted(map(str, known)))}")
+            names = ", ".join(sorted(map(str, known)))
+            raise AclFileError(path, None, f"is not a file of accounts; these are: {names}")
 
         def change(contents: dict[str, object]) -> None:
             contents["globalWhiteRemoteAddresses"] = list(addresses)

@@ -29,7 +29,7 @@ PUB = 1
 SUB = 2
 """Read from a topic; be a member of a group."""
 ANY = PUB | SUB
-"""As a need: one of the two. As a right: both."""
+"""As the need of a request, `PUB` or `SUB`; as the right of an account, both."""
 
 MIN_KEY = 7
 """Characters that access keys and secret keys have at least, as in Apache's broker."""

@@ -45,7 +45,7 @@ __all__ = ["AclFile", "change_file", "read_file"]
 logger = logging.getLogger(__name__)
 
 MAX_FILE = 16 * 1024 * 1024
-"""Bytes of a file; some 50,000 accounts."""
+"""Maximum bytes of a file: some 50,000 accounts."""
 
 _NULL = "tag:yaml.org,2002:null"
 _TRUE = ("true", "yes", "on")
@@ -298,7 +298,7 @@ class _Reading:
         permission = parse_permission(text)
         if permission is None:  # as in Apache's broker
             logger.warning(
-                "%s:%d: %r is no permission and counts as DENY; expected DENY, PUB, SUB or PUB|SUB",
+                "%s:%d: %r is not a permission and counts as DENY; expected DENY, PUB, SUB or PUB|SUB",
                 self._path, node.start_mark.line + 1, text.strip(),
             )  # fmt: skip
             return DENY

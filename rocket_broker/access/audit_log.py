@@ -49,7 +49,7 @@ ANONYMOUS: Final = "anonymous"
 MINUTE: Final = 60.0
 MOST_REFUSED: Final = (10, 100)
 MOST_HANDLED: Final = (1_000, 10_000)
-"""Lines of one address in a minute, and of all addresses."""
+"""Maximum number of lines about refused and about handled requests in a minute: of one address, of all addresses."""
 
 RENEWAL_SECONDS: Final = 3600.0
 MOST_RENEWALS: Final = 4096
@@ -121,7 +121,7 @@ class AuditLog:
         self._open[command] = request
 
     def answered(self, command: RemotingCommand, result: Result) -> None:
-        """Record a request that was left open; any other request is none of the log's."""
+        """Record the result of a request that was left open; ignore other requests."""
         request = self._open.pop(command, None)
         if request is not None:
             request.end(result)

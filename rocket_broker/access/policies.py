@@ -42,9 +42,9 @@ __all__ = [
 ]
 
 MAX_NAME = 255
-"""Characters of a user's name, a password, or the name of a resource."""
+"""Maximum number of characters of a user's name, a password, or the name of a resource."""
 MAX_SOURCES = 100
-"""Addresses in one entry."""
+"""Maximum number of addresses in one entry."""
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -54,7 +54,7 @@ class InvalidPolicy(ValueError):  # noqa: N818 - a state, not a mistake
 
 
 class Action(StrEnum):
-    """What a request does to a resource."""
+    """The kinds of access to a resource."""
 
     UNKNOWN = "Unknown"
     ALL = "All"
@@ -80,7 +80,7 @@ class ResourceType(StrEnum):
 
 
 class Decision(StrEnum):
-    """What an entry says about the requests that it matches."""
+    """Whether an entry allows or denies the requests that it matches."""
 
     ALLOW = "Allow"
     DENY = "Deny"
@@ -124,7 +124,7 @@ def user_of(subject: str | None) -> str | None:
 
 
 class Resource(NamedTuple):
-    """What a request is about."""
+    """The object of a request: its type and its name."""
 
     type: ResourceType
     name: str

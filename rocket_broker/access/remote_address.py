@@ -25,7 +25,7 @@ _PARTS_OF = {4: 4, 6: 8}
 
 
 class NoAddress(ValueError):  # noqa: N818 - a state, not a mistake
-    """The text is no address and no pattern of addresses."""
+    """The text is neither an address nor a pattern of addresses."""
 
 
 class AddressPattern:
@@ -105,7 +105,7 @@ def _ranges(text: str) -> Iterable[tuple[int, int]]:
     if "*" not in text and "-" not in text:
         parts = _parts_of(text)
         if not parts:
-            raise NoAddress(f"{text!r} is no IP address: expected one such as 192.168.0.7, or a range as 192.168.0.*")
+            raise NoAddress(f"{text!r} is not an IP address: expected, say, 192.168.0.7 or 192.168.0.*")
         return [(part, part) for part in parts]
     if ":" in text:
         groups, base, highest = _expanded(text), 16, 0xFFFF

@@ -10,7 +10,7 @@ from rocket_remoting.wire.headers import WITH_SECRETS
 __all__ = ["HIDDEN", "may_see_secrets"]
 
 HIDDEN = "******"
-"""What answers have instead of a secret. As a secret it is refused, since tools send back what they have read."""
+"""The text that answers have in place of a secret. It is refused as a secret, since tools send back what they read."""
 
 
 def may_see_secrets(command: RemotingCommand, settings: BrokerSettings) -> bool:

@@ -146,7 +146,7 @@ class ConsumerGroup:
         return self._members.pop(connection, None)
 
     def is_newer(self, subscription: SubscriptionData) -> bool:
-        """Whether the group has no subscription of this version, or a newer one, to the topic."""
+        """Return whether the group has no subscription to the topic, or only an older one."""
         known = self.subscriptions.get(subscription.topic)
         return known is None or subscription.sub_version > known.data.sub_version
 

@@ -89,11 +89,11 @@ class MemberSubscriptions(NamedTuple):
         return self.kind == other.kind
 
     def contradicts(self, other: "MemberSubscriptions") -> bool:
-        """Whether the subscriptions differ; False if the other is refused already or both are the same client."""
+        """Return whether the subscriptions differ; False if these are refused already, or both are the same client."""
         return not (self.refused or self.client_id == other.client_id or self.matches(other))
 
     def is_duplicate_of(self, other: "MemberSubscriptions") -> bool:
-        """Whether both have one client id and share queues: as members they count once, and take the same queues."""
+        """Return whether both have one client id and share queues: both count as one member, with the same queues."""
         return self.client_id == other.client_id and self.model == other.model == str(MessageModel.CLUSTERING)
 
     def difference(self, other: "MemberSubscriptions") -> str:

@@ -258,7 +258,10 @@ def _table_line(version: DataVersion) -> bytes:
 
 
 def _is_written_by_others(table: DataVersion, ours: Sequence[DataVersion]) -> bool:
-    """Whether another broker has written the table since our lines began; a backup of ours is older than they are."""
+    """Return whether another broker has written the table since our lines began.
+
+    The table may also be our own backup, which has a smaller counter than the first of our lines.
+    """
     return bool(ours) and table not in ours and table.counter >= ours[0].counter
 
 

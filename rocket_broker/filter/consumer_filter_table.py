@@ -354,7 +354,7 @@ class RetryFilter:
         """Comparisons of a long filter, since the group's filters may be any."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether the group's present filter matches the message; True if the group has none for its topic."""
+        """Return whether the group's present filter matches the message; True if the group has none for its topic."""
         known = self._filters.get(self._group, properties.get(PROPERTY_RETRY_TOPIC, ""))
         return known is None or known[1].matches(properties)
 

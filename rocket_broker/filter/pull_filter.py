@@ -26,7 +26,7 @@ class PropertyFilter(Protocol):
         """Number of comparisons that a decision takes."""
 
     def matches(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties matches."""
+        """Return whether a message with these properties matches."""
 
     def __hash__(self) -> int:
         """Return the hash; filters are keys of dicts."""
@@ -49,7 +49,7 @@ class PullFilter(NamedTuple):
         return 1 if self.properties is None else self.properties.cost
 
     def wants_record(self, record: memoryview) -> bool:
-        """Whether the filter on properties, which must exist, matches a record; False if the record is malformed."""
+        """Return whether the filter on properties, which must exist, matches a record; False if that is malformed."""
         assert self.properties is not None
         try:
             return self.properties.matches(decode_stored_properties(record_properties(record)))

@@ -75,7 +75,7 @@ class SqlExpression:
         self._answer = clause.as_boolean()
 
     def matches(self, properties: Properties) -> bool:
-        """Whether a message with these properties matches; unknown, and no answer, do not match."""
+        """Return whether a message with these properties matches; unknown, and no answer, do not match."""
         try:
             return self._answer(properties) is True
         except ComparisonError:
@@ -139,7 +139,7 @@ def load_steps() -> Generator[None, None, None]:
 
 
 def is_compiled(text: str | None) -> bool:
-    """Whether `compile_sql` can answer without compiling."""
+    """Return whether `compile_sql` can answer without compiling."""
     return (text or "") in _in_use or (text or "") in _recent
 
 

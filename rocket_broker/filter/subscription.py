@@ -74,7 +74,7 @@ class Subscription(NamedTuple):
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """Whether the expression is a list of tags, which is also the default type."""
+    """Return whether the expression is a list of tags, which is also the default type."""
     return not expression_type or expression_type == TAG
 
 

@@ -299,7 +299,7 @@ def _index_keys(layout: StoreLayout) -> dict[str, str]:
 
 
 def _size_is_unknown(layout: StoreLayout) -> bool:
-    """Whether the log is one file of an unusual size, which may have been cut short."""
+    """Return whether the log is one file of an unusual size, which may have been cut short."""
     usual = (
         int(SMALL_STORE["mappedFileSizeCommitLog"]),
         StoreSettings(layout.root).mapped_file_size_commit_log,

@@ -20,7 +20,7 @@ class Allowance:
         self._seen = now
 
     def has(self, number: int, now: float) -> bool:
-        """Whether an amount may be taken now.
+        """Return whether an amount may be taken now.
 
         Args:
             number: The amount.
@@ -35,7 +35,7 @@ class Allowance:
         self._left -= number
 
     def is_full(self, now: float) -> bool:
-        """Whether the maximum may be taken at once, at ``now`` in seconds of the loop's time."""
+        """Return whether the maximum may be taken at once, at ``now`` in seconds of the loop's time."""
         return self.has(self._at_once, now)
 
 

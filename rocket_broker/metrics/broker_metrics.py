@@ -283,7 +283,7 @@ class BrokerMetrics:
             yield _group_labels(topic, group), behind
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        """Whether the group, if it has live members, subscribes to the topic."""
+        """Return whether the group, if it has live members, subscribes to the topic."""
         live = self._consumers.get(group)
         return live is None or not live.subscriptions or topic in live.subscriptions
 

@@ -145,7 +145,7 @@ class MetricsEndpoint:
             await _send(writer, "200 OK", *pieces)
 
     def _is_expected(self, headers: list[str]) -> bool:
-        """Whether the request names this server by an address, or by a name that is always the machine's own.
+        """Return whether the request names this server by an address, or by a name that is always the machine's own.
 
         A web page that a browser on this machine shows could otherwise read the metrics, by a name of its own that it
         lets point here.

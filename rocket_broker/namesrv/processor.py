@@ -106,7 +106,7 @@ class NameServerProcessor:
     # Routes
 
     def get_route(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Answer the route of a topic.
+        """Return the route of a topic.
 
         Clients before 4.9.4 read broker ids without quotes, which standard JSON does not have.
         """
@@ -124,7 +124,7 @@ class NameServerProcessor:
         return long_answer(command, body, instead="too many brokers have the topic", standard_json=standard)
 
     def get_cluster_info(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Answer all clusters and brokers."""
+        """Return all clusters and brokers."""
         info = self._routes.cluster_info()
         brokers = ((name, _long(broker)) for name, broker in info.broker_addr_table.items())
         clusters = ((cluster, Items(names)) for cluster, names in info.cluster_addr_table.items())
@@ -134,7 +134,7 @@ class NameServerProcessor:
     # Brokers
 
     def register_broker(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Register a broker; answer its master's address and the ordered topics."""
+        """Register a broker; return its master's address and the ordered topics."""
         header = command.header(RegisterBrokerRequestHeader)
         # Before the body is read: a registration may have fifty thousand topics, and a stranger's are not
         # worth decoding.
@@ -197,7 +197,7 @@ class NameServerProcessor:
         return RemotingCommand.response(command)
 
     def query_data_version(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Answer whether a broker's topics have changed since its registration; if not, count the request as a sign of
+        """Return whether a broker's topics have changed since its registration; if not, count the request as a sign of
         life."""
         header = command.header(QueryDataVersionRequestHeader)
         changed = self._routes.is_changed(header.broker_addr, read_body(command, DataVersion))
@@ -213,7 +213,7 @@ class NameServerProcessor:
         return RemotingCommand.response(command)
 
     def wipe_write_perm(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Keep producers from choosing a broker, before it is shut down."""
+        """Remove the write permission of a broker's topics, so that producers choose others before it is shut down."""
         name = command.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.wipe_write_perm(name)
         logger.info("%s removed the write permission of %d topic(s) of %s", connection.remote_address, count, name)
@@ -229,20 +229,20 @@ class NameServerProcessor:
     # Topics
 
     def get_all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Answer the names of all topics."""
+        """Return the names of all topics."""
         if not self._settings.enable_all_topic_list:
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="disable")
         return _topics(command, self._routes.topics())
 
     def get_topics_by_cluster(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Answer the names of the topics that a cluster's brokers have."""
+        """Return the names of the topics that a cluster's brokers have."""
         if not self._settings.enable_topic_list:
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="disable")
         cluster = command.header(GetTopicsByClusterRequestHeader).cluster
         return _topics(command, self._routes.topics(cluster))
 
     def get_system_topics(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """Answer the topics that are named after clusters and brokers."""
+        """Return the topics that are named after clusters and brokers."""
         names, address = self._routes.system_topics()
         return _topics(command, names, address)
 
@@ -267,7 +267,7 @@ class NameServerProcessor:
         return RemotingCommand.response(command)
 
     def get_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Answer a value."""
+        """Return a value."""
         header = command.header(GetKVConfigRequestHeader)
         value = self._kv.get(header.namespace, header.key)
         if value is None:
@@ -282,7 +282,7 @@ class NameServerProcessor:
         return RemotingCommand.response(command)
 
     def get_kv_namespace(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Answer all values of a namespace."""
+        """Return all values of a namespace."""
         namespace = command.header(GetKVListByNamespaceRequestHeader).namespace
         values = self._kv.namespace(namespace)
         if values is None:
@@ -293,7 +293,7 @@ class NameServerProcessor:
     # Settings
 
     def get_settings(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """Answer the effective settings as the text of a properties file."""
+        """Return the effective settings as the text of a properties file."""
         return answer_settings(self._settings, command)
 
     def update_settings(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:

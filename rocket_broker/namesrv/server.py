@@ -30,7 +30,7 @@ MAX_BUFFERED = 256 * 1024 * 1024
 
 
 class NameServer:
-    """Answers routes of the brokers that have registered, which they do every 30 seconds.
+    """Tells clients the routes to the brokers, which register every 30 seconds.
 
     Attributes:
         settings: The settings.
@@ -75,6 +75,7 @@ class NameServer:
         Raises:
             AclFileError: A file of accounts is wrong.
             AddressInUse: Another process uses the port, or that of the metrics.
+            CannotListen: The operating system refuses to listen on the address.
             TlsUnusable: A file of TLS cannot be used.
             DamagedTable: The key-value configuration cannot be read.
         """

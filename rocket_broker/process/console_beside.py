@@ -49,7 +49,7 @@ class ConsolePlace:
         try:
             return cls(*parse_address(f"{LOOPBACK}:{text}" if ":" not in text else text))
         except ConnectError:
-            raise ValueError(f"{text!r} is no place for the console: write PORT or ADDRESS:PORT") from None
+            raise ValueError(f"{text!r} is not a place for the console: write PORT or ADDRESS:PORT") from None
 
     def __str__(self) -> str:
         return format_address((self.address, self.port))

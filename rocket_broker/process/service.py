@@ -113,7 +113,7 @@ async def _serve(
 
 
 def _say_nothing(text: str) -> None:
-    """Leave the output to the supervisor."""
+    """Print nothing, because the supervisor prints the state of its brokers."""
 
 
 def _collect_garbage_rarely() -> None:

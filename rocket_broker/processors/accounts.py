@@ -141,7 +141,7 @@ def _check_permission(text: str, name: str) -> None:
     if parse_permission(text) is None:
         raise Refusal(
             ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED,
-            f"{name}: {text!r} is no permission; expected DENY, PUB, SUB or PUB|SUB",
+            f"{name}: {text!r} is not a permission; expected DENY, PUB, SUB or PUB|SUB",
         )
 
 

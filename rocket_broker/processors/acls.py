@@ -76,7 +76,7 @@ class AclsProcessor:
         if (header.resource or "").strip():
             resource = spelled_pattern(header.resource)
             if resource is None:  # Apache's broker deletes all policies then
-                raise refused(f"{header.resource} is no resource: expected one such as Topic:orders, Group:* or *")
+                raise refused(f"{header.resource} is not a resource: expected one such as Topic:orders, Group:* or *")
         if name not in directory.users:
             raise refused("The subject is not exist.")
         if subject not in directory.acls:
@@ -137,4 +137,4 @@ def _only(acl: AclInfo, resource_part: str) -> AclInfo:
 
 
 def _no_subject() -> Refusal:
-    return Refusal(ResponseCode.SYSTEM_ERROR, "the subject is no user: expected one such as User:alice")
+    return Refusal(ResponseCode.SYSTEM_ERROR, "the subject is not a user: expected one such as User:alice")

@@ -87,7 +87,7 @@ class ConsumeStatsProcessor:
                 yield LongBody(ConsumeStats(offset_table={}), offset_table=Entries(progress))
 
     def _is_consumed(self, group: str, topic: str, only_ordered: bool = False) -> bool:
-        """Whether the topic exists and the group, if it has live members, subscribes to it."""
+        """Return whether the topic exists and the group, if it has live members, subscribes to it."""
         config = self._topics.get(topic)
         if config is None or (only_ordered and not config.order):
             return False

@@ -231,7 +231,7 @@ def _check_entries(entries: Sequence[BatchEntry], header: SendDeduplicatedReques
 
 
 def _is_right(messages: "PlainBatch", header: SendDeduplicatedRequestHeader, first: int) -> bool:
-    """Whether all messages of a part are valid; if not, `_check_entries` finds the error."""
+    """Return whether all messages of a part are valid; if not, `_check_entries` finds the error."""
     prefix = sequence_prefix(header.writer, header.epoch)
     return messages.longest_properties <= LONGEST_PROPERTIES and messages.has_sequence(prefix, first)
 

@@ -48,7 +48,7 @@ class Destinations:
     def are_plain(self, queues: Sequence[tuple[str, int]]) -> bool:
         """Return whether messages of any producer to these queues are stored as they are.
 
-        That is so if each queue has messages already, and its topic can be written, is no retry topic and does not
+        That is so if each queue has messages already, and its topic can be written, is not a retry topic and does not
         change its messages.
 
         Args:
@@ -171,7 +171,7 @@ def _has_queue(config: TopicConfig, queue_id: int) -> bool:
 def is_exhausted(
     command: RemotingCommand, reconsume_times: int, asked: int | None, group: SubscriptionGroupConfig
 ) -> bool:
-    """Whether a message has been redelivered as often as its consumer or its group allows.
+    """Return whether a message has been redelivered as often as its consumer or its group allows.
 
     The consumer's limit counts from version 3.4.9 on, as in Apache's broker; for older clients the group's limit
     counts.

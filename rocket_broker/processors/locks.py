@@ -37,7 +37,7 @@ class LocksProcessor:
         self._broker_name = context.settings.broker_name
 
     def lock(self, connection: Connection, command: RemotingCommand) -> Steps:
-        """LOCK_BATCH_MQ (41): lock queues for a client; answer the queues that the client holds now.
+        """LOCK_BATCH_MQ (41): lock queues for a client; return the queues that the client holds now.
 
         Apache's clients take each queue that is missing in a successful answer as locked by another client, and ask
         again after 20 seconds. After an error they let the locks that they have expire. So a refusal because of the

@@ -24,7 +24,7 @@ MAX_QUEUE_ENTRIES = 1024
 
 
 class MessagesProcessor:
-    """Answers queries for messages by people and tools."""
+    """Finds messages for people and tools: by key, by id, or by their place in a queue."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._settings = context.settings

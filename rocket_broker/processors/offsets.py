@@ -135,7 +135,7 @@ class OffsetsProcessor:
         return (yield from long_answer(command, body, instead=instead))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has its first message, and Apache's rule takes that message to be in memory."""
+        """Return whether the queue still has its first message, and has it in memory by Apache's rule."""
         # With the first messages deleted, offset 0 would send the group to where nothing is.
         if self._store.min_offset(topic, queue_id) > 0:
             return False

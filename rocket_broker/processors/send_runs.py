@@ -1,4 +1,4 @@
-"""Sends that are stored together: the plain requests at the begin of what was read from connections.
+"""Sends that are stored together: the plain requests at the beginning of what was read from connections.
 
 ::
 
@@ -314,7 +314,7 @@ class SendRuns:
 
 
 def _is_other(frames: memoryview) -> bool:
-    """Return whether the first frame is surely no send: its header has the usual begin, and another code."""
+    """Return whether the first frame is surely no send: its header has the usual beginning, and another code."""
     if len(frames) <= _CODE or frames[_CODE] in _BEGINS_OF_SENDS:
         return False
     return frames[_PREFIX:_CODE] == _USUAL_BEGIN

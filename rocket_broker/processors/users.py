@@ -169,7 +169,7 @@ def _info(command: RemotingCommand) -> UserInfo:
         info = read_body(command, UserInfo)
     except RemoteProtocolError:
         # Not the error itself: it may quote the body, which has a password.
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "the body is no user: expected JSON") from None
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "the body is not a user: expected JSON") from None
     password = info.password or ""
     if password == HIDDEN:
         raise Refusal(

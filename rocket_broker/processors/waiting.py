@@ -122,7 +122,7 @@ class WaitingMessages:
         return WaitingIds(recall_handle=handle.encode())
 
     def _is_half(self, header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:
-        """Whether the message begins a transaction.
+        """Return whether the message begins a transaction.
 
         Raises:
             Refusal: It does, but half messages are refused by the settings, or it asks for a delay as well.

@@ -14,7 +14,7 @@ __all__ = ["is_far_behind"]
 
 
 def is_far_behind(store: MessageStore, settings: BrokerSettings, commit_log_offset: int) -> bool:
-    """Whether the message at this commit log offset counts as on the disk only."""
+    """Return whether the message at this commit log offset counts as on the disk only."""
     share = settings.access_message_in_memory_max_ratio / 100
     return store.max_commit_log_offset - commit_log_offset > _physical_memory() * share
 

@@ -113,7 +113,7 @@ def _listed(body: bytes, type_: type[list[T]]) -> list[T]:
     try:
         return msgspec.json.decode(body, type=type_) if body else []
     except msgspec.DecodeError:
-        raise ValueError("its answer is no list of users or policies") from None  # the error may quote a password
+        raise ValueError("its answer is not a list of users or policies") from None  # the error may quote a password
 
 
 def _check_shown(secrets: Iterable[str | None]) -> None:

@@ -35,7 +35,8 @@ BYTES_A_TURN = 256 * 1024
 """Maximum number of bytes of the log that one slave is sent in one turn of the loop."""
 
 NEAR_BYTES = 4 * 1024 * 1024
-"""A slave that is at most so many bytes behind is sent bytes that were stored just now."""
+"""A slave at most this many bytes behind is sent bytes that were stored just now: the loop reads them, from the page
+cache. For a slave that is farther behind a thread reads them, perhaps from the disk."""
 
 MOST_SLAVES = 16
 """Maximum number of connections of slaves. Each may make the master read the whole log."""

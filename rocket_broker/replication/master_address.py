@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class MasterAddress:
-    """The addresses of the master, as name servers tell them to the slave.
+    """The addresses of the master, which a slave learns from name servers.
 
     Attributes:
         clients: The master's address for clients; empty while it is not known.
@@ -24,8 +24,8 @@ class MasterAddress:
         self._fixed = bool(settings.ha_master_address)
         self._known = asyncio.Event()
 
-    def told(self, clients: str | None, slaves: str | None) -> None:
-        """Take over what a name server has told; it tells nothing while the master is not registered."""
+    def update(self, clients: str | None, slaves: str | None) -> None:
+        """Set the addresses that a name server has sent; do nothing if one is missing: the master is not registered."""
         if not clients or not (slaves or self._fixed):
             return
         if not self._fixed and slaves:

@@ -30,7 +30,7 @@ MAX_BODY = 64 * 1024
 
 
 def answer_settings(settings: ApacheSettings, command: RemotingCommand) -> RemotingCommand:
-    """Answer the effective settings in the format of a properties file."""
+    """Return the response with the effective settings in the format of a properties file."""
     return RemotingCommand.response(command, body=settings.to_properties().encode())
 
 
@@ -90,5 +90,5 @@ def _entries(body: bytes, origin: str) -> list[Entry]:
 
 
 def _has_controls(texts: Iterable[str]) -> bool:
-    """Whether a text has characters that end lines, or that UTF-8 cannot encode."""
+    """Return whether a text has characters that end lines, or that UTF-8 cannot encode."""
     return any(unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} for text in texts for c in text)

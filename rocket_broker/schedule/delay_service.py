@@ -233,7 +233,7 @@ class DelayService:
         """Deliver the due messages, and yield after each.
 
         Returns:
-            Seconds until the next look at the level; None if its queue is empty.
+            Seconds until the level is checked again; None if its queue is empty.
         """
         queue = level - 1
         entries = list(
@@ -255,7 +255,7 @@ class DelayService:
         return self._after(level, bool(entries))
 
     def _after(self, level: int, found: bool) -> float | None:
-        """Return the seconds until the next look at the level, after all entries that were read are delivered."""
+        """Return the seconds until the level is checked again, after all entries that were read are delivered."""
         queue, offset = level - 1, self.offsets.get(level, 0)
         end = self._store.max_offset(SCHEDULE_TOPIC, queue)
         if offset >= end:

@@ -45,7 +45,7 @@ class TimerProgress(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> "TimerProgress":
-        """Return the progress in an answer of a master, or at the begin of the file.
+        """Return the progress in an answer of a master, or at the beginning of the file.
 
         Raises:
             ValueError: The data are too short.

@@ -94,7 +94,7 @@ class TimerLog:
         if file is None:
             file = self._files.files[-1] if self._files.files else None
             flushed = file.base if file is not None else 0
-        # A position inside a unit is wrong. The file's begin is the nearest place before it where surely a
+        # A position inside a unit is wrong. The file's beginning is the nearest place before it where surely a
         # unit begins.
         elif (flushed - file.base) % UNIT_SIZE:
             flushed = file.base

@@ -234,7 +234,7 @@ class TimerStore:
         self._put(moment, slot, at, -1 if unit.bits & CANCELS else 1)
 
     def _wheel_is_doubtful(self) -> bool:
-        """Whether the wheel has another precision, or points behind the log's end."""
+        """Return whether the wheel has another precision, or points behind the log's end."""
         now = self.moment // self._precision
         # Apache's brokers leave old moments in the wheel, but none that is less than 3/4 of the present one.
         if any(not 3 * now <= 4 * number <= 6 * now for number in self._wheel.moments()):
@@ -243,7 +243,7 @@ class TimerStore:
         return any(slot.last >= end or slot.first >= end for _, slot in self._wheel.slots(self.moment))
 
     def _leads_before_the_log(self) -> bool:
-        """Whether a pending moment's first timer was in a file of the log that is missing."""
+        """Return whether a pending moment's first timer was in a file of the log that is missing."""
         return any(0 <= slot.first < self._log.first for _, slot in self._wheel.slots(self.moment))
 
     def _begin_anew(self, progress: TimerProgress) -> frozenset[int]:

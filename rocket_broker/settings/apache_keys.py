@@ -2,7 +2,7 @@
 
 Every key of Apache RocketMQ 4.9.7 and 5.3.3 (BrokerConfig, BrokerIdentity, MessageStoreConfig, NettyServerConfig,
 NettyClientConfig, AuthConfig, NamesrvConfig, and the tiered store's MessageStoreConfig) is a field in
-`broker_settings.py` or stands here. What the broker sets itself is no key (AuthConfig's clusterName and configName).
+`broker_settings.py` or stands here. What the broker sets itself is not a key (AuthConfig's clusterName and configName).
 """
 
 from rocket_broker.settings.apache_settings import Refused

@@ -23,7 +23,7 @@ DEFAULT_TLS_FILE = Path("/etc/rocketmq/tls.properties")
 
 _FILE_KEY = "tls.config.file"
 _CLIENT = "tls.client."
-"""The begin of the keys of a server's own connections; a name server opens none."""
+"""The start of the keys of a server's own connections; a name server opens none."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -401,7 +401,7 @@ class LogWalk:
                 yield record
             if not is_blank(file, self.end):
                 return
-            # `peek_record` has refused the blank, but a blank is no tear.
+            # `peek_record` has refused the blank, but a blank is not a tear.
             self.torn = ""
             self.end = file.base + file.size
 

@@ -7,7 +7,7 @@
     ├── StoreCorrupt       a file holds what no version of the broker writes: file, offset, problem
     ├── FileSizeMismatch   a file has another size than the settings say: file, size, expected, setting
     ├── StoreFull          the disk has no room for what must be written: path
-    ├── LogMismatch        what a master sent is no continuation of this log: offset, problem
+    ├── LogMismatch        what a master sent is not a continuation of this log: offset, problem
     └── StoreClosed        the store is not loaded, or no longer
 
 A message that cannot be stored is a `PutStatus`, not an exception: the sender receives it, and the broker continues.

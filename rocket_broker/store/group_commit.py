@@ -1,12 +1,12 @@
-"""Group commit: those who wait for the disk share its flushes.
+"""Group commit: senders that wait for the disk share its flushes.
 
 ::
 
     a b c ┐ d e f g ┐ h …         each waits until the log is on the disk up to an offset
           [ round 1 ][ round 2 ][ …    d to g came while round 1 ran: it may have begun without them
 
-A round begins as soon as somebody waits, and the next one when it has ended. Nobody waits for a timer, or for more
-company.
+A round begins as soon as a sender waits, and the next one when it has ended. No round is delayed by a timer, or to
+collect more senders.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _Waiting = tuple[int, float, "asyncio.Future[bool]"]
 
 
 class GroupCommit:
-    """Those who wait for one log.
+    """The senders that wait until one log is on the disk.
 
     Args:
         flush: Brings to the disk what is stored when it begins. It gets the largest offset that is waited for, and does

@@ -27,7 +27,7 @@ _LEAST_ENTRIES_LOOKED_AT = 800
 _FILTER_SECONDS = 0.005
 """Seconds that a read filters records: the cost of each depends on the filter and the properties."""
 _FEW_TAGS = 16
-"""The native core compares the tags of a message with each of so many."""
+"""Maximum number of tags of a filter for the native core, which compares a message's tags code with each of them."""
 
 
 class RecordFilter(Protocol):

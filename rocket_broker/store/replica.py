@@ -77,7 +77,7 @@ class Replica:
         """Make the entries of the records that are whole, and yield after each record or block of records.
 
         Raises:
-            LogMismatch: The bytes are no record of a log with these files.
+            LogMismatch: The bytes are not a record of a log with these files.
             StoreFull: The disk has no room. The record is dispatched by the next call, as with OSError.
             OSError: A file could not be made.
         """

@@ -81,11 +81,11 @@ class SystemNames:
         self._shared = SHARED_TOPICS | trace | {cluster, settings.broker_name, f"{cluster}_{REPLY_TOPIC_POSTFIX}"}
 
     def is_topic(self, topic: str) -> bool:
-        """Whether the topic is the broker's own, so that clients can neither configure nor delete it."""
+        """Return whether the topic is the broker's own, so that clients can neither configure nor delete it."""
         return topic in self._shared or topic in _CLOSED_TO_SENDERS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
     def is_internal(self, topic: str) -> bool:
-        """Whether only the broker, and tools that show its messages, read the topic."""
+        """Return whether only the broker, and tools that show its messages, read the topic."""
         if topic in INTERNAL_TOPICS:
             return True
         return topic.startswith(SYSTEM_TOPIC_PREFIX) and not (

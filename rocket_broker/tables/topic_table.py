@@ -42,7 +42,7 @@ BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
 
 MOST_RECENT = 256
-"""Changes that the table can name again, each of at most so many topics."""
+"""Maximum number of changes that the table remembers, and of the topics of each of them."""
 
 
 async def _nobody_to_tell() -> None:
@@ -120,7 +120,7 @@ class TopicTable(JournaledTable[TopicConfig]):
         self.create_missing([_config(topic, queues)])
 
     def is_system(self, topic: str) -> bool:
-        """Whether the topic is the broker's own, so that clients can neither create nor delete it."""
+        """Return whether the topic is the broker's own, so that clients can neither create nor delete it."""
         return self.system.is_topic(topic)
 
     def create_by_send(

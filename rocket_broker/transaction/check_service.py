@@ -64,9 +64,9 @@ their op messages."""
 
 
 class _Verdict(enum.Enum):
-    DONE = "go on with the next"
+    DONE = "continue with the next"
     TOO_YOUNG = "this one and those behind it are too young"
-    STORE_FAILED = "the store took nothing"
+    STORE_FAILED = "the store refused a message"
 
 
 class TransactionCheckService:
@@ -137,7 +137,7 @@ class TransactionCheckService:
         halves, began = self._halves, self._clock.now_ms()
         end = halves.end
         turns = LoopTurns("checking transactions")
-        # `end` stays what it was at the begin of the round: half messages that the round stores again lie
+        # `end` stays what it was at the beginning of the round: half messages that the round stores again lie
         # behind it, and are for the next round.
         halves.pending.advance(end)
         offset = 0
@@ -186,7 +186,7 @@ class TransactionCheckService:
         asked = half.properties.get(PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS)
         if asked is not None:
             seconds = _number(asked, -1)
-            # -1 means the broker's limit, as in Apache's getImmunityTime; a text that is no number counts
+            # -1 means the broker's limit, as in Apache's getImmunityTime; a text that is not a number counts
             # as -1 here.
             if age < (settings.transaction_time_out if seconds == -1 else seconds * 1000):
                 return self._pass_over(half)

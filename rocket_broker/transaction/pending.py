@@ -59,7 +59,7 @@ class PendingHalves:
         self._op_done = 0
 
     def is_pending(self, offset: int) -> bool:
-        """Whether the half message at the offset has not ended."""
+        """Return whether the half message at the offset has not ended."""
         if offset < self.first:
             return False
         index = offset - self._origin

@@ -74,7 +74,7 @@ def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettin
 
 
 def is_delayed(properties: Mapping[str, str]) -> bool:
-    """Whether a message asks for a delay level above zero."""
+    """Return whether a message asks for a delay level above zero."""
     level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0")
     return level != "0" and not level.startswith("-")
 

@@ -95,7 +95,7 @@ def accounts_in(home: Path) -> dict[str, str]:
 def outcome(
     code: int, connection: Connection, embedded: EmbeddedBroker, table: Mapping[int, Served], keys: Credentials | None
 ) -> str:
-    """Return what an account gets for a request about `orders` and `kitchen`: `served`, or the begin of the remark."""
+    """Return `served`, or the start of the remark, for an account's request about `orders` and `kitchen`."""
     access = embedded.broker.access
     assert access is not None
     body, fields = BODIES.get(code, b""), of_every_header()

@@ -102,7 +102,7 @@ def changes(fields: dict[str, str]) -> dict[str, dict[str, str]]:
     scope = fields[SCOPE]
     without = {name: value for name, value in fields.items() if name != SCOPE}
     return {
-        "a topic that is the begin of the name": fields | {"topic": "orders", "topic2": "-test"},
+        "a topic that is the beginning of the name": fields | {"topic": "orders", "topic2": "-test"},
         "a field of another name": {**fields, "topik": fields["topic"], "topic": ""},
         "an empty field more": fields | {"zone": ""},
         "the scope in another field": {"!": scope, **without},

@@ -341,8 +341,8 @@ def test_user_beyond_the_limits_is_refused() -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         client.connection.sign_with(ROOT)
         for name, body, says in (
-            ("new", b'{"password":"hush"', "the body is no user"),
-            ("new", b"", "the body is no user"),
+            ("new", b'{"password":"hush"', "the body is not a user"),
+            ("new", b"", "the body is not a user"),
             ("new", of("hush" * 64), "the password has more than 255 characters"),
             ("new", of("******"), "****** stands for a password in answers"),
             ("n" * 256, of("hush"), "at most 255 printable characters"),
@@ -410,7 +410,7 @@ def test_policies_are_merged_listed_and_deleted() -> None:
         await client.ask_ok(Code.AUTH_DELETE_ACL, delete("Topic:other"))
         left = {"subject": "User:alice", "policies": [{"policyType": "Custom", "entries": custom[:2]}]}
         assert await listed(Code.AUTH_GET_ACL, get) == left
-        assert "is no resource" in (await remark(client, Code.AUTH_DELETE_ACL, delete("b")) or "")
+        assert "is not a resource" in (await remark(client, Code.AUTH_DELETE_ACL, delete("b")) or "")
         await client.ask_ok(Code.AUTH_DELETE_ACL, delete(None))
         assert await remark(client, Code.AUTH_DELETE_ACL, delete(None)) == "The acl is not exist."
         stranger = DeleteAclRequestHeader(subject="User:carol")

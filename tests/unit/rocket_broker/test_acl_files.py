@@ -108,7 +108,7 @@ def test_administrator_with_rights_has_only_these(tmp_path: Path) -> None:
         ("accounts:\n  - accessKey: [1]\n", "2: accessKey: expected a text"),
         ("accounts: {a: 1}\n", "1: accounts: expected a list"),
         ("accounts:\n  - just a text\n", "2: an account: expected entries"),
-        ("globalWhiteRemoteAddresses:\n  - 10.0.0\n", "2: '10.0.0' is no IP address"),
+        ("globalWhiteRemoteAddresses:\n  - 10.0.0\n", "2: '10.0.0' is not an IP address"),
         ("- accessKey: a\n", "1: the file: expected entries"),
         ("accounts:\n  - {accessKey: hush-hush\n", ": is not YAML"),
         ("accounts: [{accessKey: hush-hush, secretKey: hush-hush, admin: perhaps}]", "1: admin: expected true or"),
@@ -137,7 +137,7 @@ def test_what_means_nothing_is_logged_with_the_line(tmp_path: Path, caplog: pyte
     (account,) = read_file(path).accounts
     assert not account.has(Right("a", ANY))
     assert f"{path}:4: topicPerm has no effect here" in caplog.text
-    assert f"{path}:5: 'READ' is no permission and counts as DENY" in caplog.text
+    assert f"{path}:5: 'READ' is not a permission and counts as DENY" in caplog.text
 
 
 def test_all_files_of_the_directory_count(access: AccessControl, tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_impossible_change_leaves_the_file_alone(access: AccessControl, tmp_path
         access.update_white_list(["10.0.0"], None)
     with pytest.raises(UnknownAccount):
         access.delete_account("nobody")
-    with pytest.raises(AclFileError, match="is no file of accounts"):
+    with pytest.raises(AclFileError, match="is not a file of accounts"):
         access.update_white_list([], tmp_path / "broker.conf")
     assert path.read_text() == APACHES
 
