@@ -1,6 +1,6 @@
 """What groups do: their lag, how fast messages arrive and are consumed, and when a group will have caught up.
 
-Committed offsets are compared from one look to the next. Members commit every few seconds, so rates are rough.
+Committed offsets are compared from one sample to the next. Members commit every few seconds, so rates are rough.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ __all__ = ["Activity", "GroupActivity", "GroupActivityMeter", "by_lag"]
 
 
 class GroupActivity(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group did since the last look.
+    """The rates of a group since the last sample.
 
     Attributes:
         group: The name.
         lag: Messages that it has not consumed yet; absent if that is not known for each queue.
-        arriving_per_second: Messages that arrived for it per second; absent at the first look, and if its queues are
-            not those of the last look, because a broker came or went.
+        arriving_per_second: Messages that arrived for it per second; absent in the first sample, and if its queues
+            are not those of the last sample, because a broker came or went.
         consumed_per_second: Messages that it consumed per second, by committed offsets; absent if `arriving_per_second`
             is. Less than 0 if it was moved back.
         seconds_to_catch_up: When its lag will be 0 at these rates; absent if it falls behind or does nothing, or if
@@ -40,7 +40,7 @@ class GroupActivity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """What all groups did since the last look.
+    """The rates of all groups since the last sample.
 
     Attributes:
         groups: The groups that have committed an offset, the one with the largest lag first.
@@ -52,13 +52,13 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupActivityMeter:
-    """Compares the offsets of groups from one look to the next."""
+    """Compares the offsets of groups from one sample to the next."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, _Look] = {}
+        self._seen: dict[str, _Sample] = {}
 
-    async def look(self, admin: Admin, seen: Callable[[GroupActivity], None] | None = None) -> Activity:
-        """Ask the brokers; return what happened since the last call.
+    async def sample(self, admin: Admin, seen: Callable[[GroupActivity], None] | None = None) -> Activity:
+        """Ask the brokers; return the rates of all groups since the last call.
 
         Args:
             admin: A running admin.
@@ -76,8 +76,8 @@ class GroupActivityMeter:
 
         groups: list[GroupActivity] = []
         failures = dict.fromkeys(names.failures)
-        async with aclosing(ordered_results(progress, names.names, at_once=GROUPS_AT_ONCE)) as looks:
-            async for group, found, at in looks:
+        async with aclosing(ordered_results(progress, names.names, at_once=GROUPS_AT_ONCE)) as samples:
+            async for group, found, at in samples:
                 failures |= dict.fromkeys(found.failures)
                 if found.queues:
                     groups.append(self._compared(group, found, at))
@@ -86,7 +86,7 @@ class GroupActivityMeter:
         return Activity(groups=by_lag(groups), failures=tuple(failures))
 
     def _compared(self, group: str, found: GroupQueues, at: float) -> GroupActivity:
-        now = _Look(
+        now = _Sample(
             at=at,
             stored=sum(queue.max_offset for queue in found.queues),
             consumed=sum(queue.committed or 0 for queue in found.queues),
@@ -111,7 +111,7 @@ class GroupActivityMeter:
         )
 
 
-class _Look(msgspec.Struct, frozen=True, kw_only=True):
+class _Sample(msgspec.Struct, frozen=True, kw_only=True):
     """A group at one time: sums over its queues, each known by topic, broker and number."""
 
     at: float

@@ -44,7 +44,7 @@ class SchemaError(Exception):
 
 
 class _NoRecordError(ValueError):
-    """A body is no record of the schema; the text says why."""
+    """A body is not a record of the schema; the text says why."""
 
 
 class AvroRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,8 +52,8 @@ class AvroRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         file: The name of the schema's file.
-        text: The record as JSON with indents; None if the body is no record of the schema.
-        problem: Why it is none; empty if it is one.
+        text: The record as JSON with indents; None if the body is not a record of the schema.
+        problem: Why the body is not a record; empty if it is one.
     """
 
     file: str
@@ -177,7 +177,7 @@ class _Schema:
         except SchemaError:
             raise
         except Exception as error:  # fastavro's parser raises exceptions of any class
-            raise SchemaError(f"--schemas {path}: this is no Avro schema: {type(error).__name__}: {error}") from error
+            raise SchemaError(f"--schemas {path} is not an Avro schema: {type(error).__name__}: {error}") from error
         self.name = path.stem
         self._file = path.name
 
@@ -197,7 +197,7 @@ class _Schema:
             indent: The spaces of an indent; None for one line.
 
         Raises:
-            _NoRecordError: It is no record of the schema, or beyond a limit.
+            _NoRecordError: It is not a record of the schema, or beyond a limit.
         """
         import fastavro
 

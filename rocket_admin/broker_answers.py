@@ -29,7 +29,7 @@ class BrokerFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerAnswers(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """What the masters of a cluster answered.
+    """The answers of the masters of a cluster.
 
     Attributes:
         answers: The answers by broker name, in the order of the names.

@@ -75,11 +75,11 @@ class Draining(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         broker: The broker's name.
-        arriving: Messages that arrived since the last look; absent at the first one.
+        arriving: Messages that arrived since the last check; absent at the first one.
         delayed: Messages that wait for their delay level; absent if the broker did not say.
         transactions: Transactions without a decision; absent if the broker did not say, as Apache's do not.
         backlogs: The groups that have messages to consume there, sorted by name.
-        is_drained: Whether nothing arrived since the last look, nothing waits, and no group has anything to consume.
+        is_drained: Whether nothing arrived since the last check, nothing waits, and no group has anything to consume.
     """
 
     broker: str
@@ -120,12 +120,12 @@ async def show_broker(admin: Admin, broker: str) -> Mapping[str, str]:
 
 
 async def drain(admin: Admin, broker: str, *, every: float, without: Collection[str] = ()) -> AsyncIterator[Draining]:
-    """Wait until a broker is empty; yield how far that is until it is. Take its write permission away before.
+    """Wait until a broker is empty; yield how far that is until it is. Remove its write permission before.
 
     Args:
         admin: A running admin.
         broker: The broker's name.
-        every: Seconds between two looks. Producers read routes every 30 seconds, so messages may arrive that long.
+        every: Seconds between two checks. Producers read routes every 30 seconds, so messages may arrive that long.
         without: Groups that are not waited for.
 
     Raises:

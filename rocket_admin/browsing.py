@@ -1,4 +1,4 @@
-"""Browsing a topic: its newest or oldest messages, and those that came since the last look.
+"""Browsing a topic: its newest or oldest messages, and those that arrived since the last call.
 
 Nobody's offsets change. All of this is bounded by the numbers of queues and messages that are read.
 """
@@ -21,9 +21,9 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 __all__ = ["QUEUES_READ", "Arrived", "Browsed", "arrived_since", "browse", "ends_of"]
 
 QUEUES_READ: Final = 32
-"""Queues that are read for one look: those with the newest messages, or the oldest ones."""
+"""Maximum number of queues that one call reads: those with the newest messages, or the oldest ones."""
 _MOST_ARRIVED: Final = 32
-"""Messages of one queue that are read for one look."""
+"""Maximum number of messages of one queue that one call of `arrived_since` reads."""
 
 
 class Browsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,12 +43,12 @@ class Browsed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Arrived(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages that came since the last look.
+    """The messages that arrived since the last call.
 
     Attributes:
         messages: The messages, the newest one first.
-        ends: The offsets of all queues from which the next look reads.
-        skipped: Messages that came and were not read, because there were too many.
+        ends: The offsets at which the next call begins, by queue.
+        skipped: The number of messages that arrived and were not read, because there were too many.
     """
 
     messages: tuple[MessageExt, ...]
@@ -108,12 +108,12 @@ async def ends_of(admin: Admin, topic: str) -> dict[MessageQueue, int]:
 
 
 async def arrived_since(admin: Admin, topic: str, ends: Mapping[MessageQueue, int]) -> Arrived:
-    """Return the messages that came since the last look; of a queue that is new since then, all.
+    """Return the messages that arrived since the last call, and all messages of a queue that is new since then.
 
     Args:
         admin: A running admin.
         topic: The topic.
-        ends: The offsets of the last look.
+        ends: The offsets that the last call has returned, or `ends_of`.
 
     Raises:
         TopicNotFoundError: The topic does not exist.

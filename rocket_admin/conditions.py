@@ -85,14 +85,14 @@ class Condition:
             documents: Reads the bodies that a path leads into.
 
         Raises:
-            ValueError: The text is no condition.
+            ValueError: The text is not a condition.
         """
         path = JsonPath.at_start_of(text.lstrip())
         if path is not None:
             return cls._on_path(path, text, documents)
         found = _FORM.fullmatch(text)
         if found is None or not found["name"].strip():
-            raise ValueError(f"{text!r} is no condition: write NAME=VALUE, NAME!=VALUE, NAME~TEXT or NAME!~TEXT")
+            raise ValueError(f"{text!r} is not a condition: write NAME=VALUE, NAME!=VALUE, NAME~TEXT or NAME!~TEXT")
         return cls(found["name"].strip(), found["operator"], found["value"])
 
     @classmethod
@@ -100,7 +100,7 @@ class Condition:
         found = _BEHIND_PATH.fullmatch(text.lstrip(), len(path.text))
         if found is None:
             raise ValueError(
-                f"{text!r} is no condition: write =, !=, ~, !~, <, <=, > or >= and a value "
+                f"{text!r} is not a condition: write =, !=, ~, !~, <, <=, > or >= and a value "
                 f"behind the path {path.text}; a path is written as $.name, $['any name'], $.items[0] or $.items[*]"
             )
         condition = cls(path.text, found["operator"], found["value"], path, documents)
@@ -178,7 +178,7 @@ def conditions_of(texts: Iterable[str], documents: DocumentReader = json_documen
         documents: Reads the bodies that paths lead into.
 
     Raises:
-        ValueError: A text is no condition.
+        ValueError: A text is not a condition.
     """
     return tuple(Condition.parse(text, documents) for text in texts)
 

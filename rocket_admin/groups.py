@@ -115,7 +115,7 @@ class GroupOnBroker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group wants of a topic.
+    """A group's subscription to a topic.
 
     Attributes:
         topic: The topic.

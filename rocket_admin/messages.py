@@ -184,7 +184,7 @@ class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdSearchStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step of a search for an id in all topics has found.
+    """The result of one step of a search for an id in all topics.
 
     Attributes:
         messages: The records; empty if no topic has the id so far.
@@ -331,7 +331,7 @@ async def search_id(
 
 
 async def _record_of(admin: Admin, message_id: str, addresses: Mapping[str, str]) -> MessageExt | None:
-    """Return the record with an offset message id; None if the id is none, or its record is not there any more."""
+    """Return the record with an offset message id; None if the id is not one, or its record is not there any more."""
     with suppress(RemotingError):
         host, port, _ = parse_offset_id(message_id)
         if (f"[{host}]:{port}" if ":" in host else f"{host}:{port}") in addresses:

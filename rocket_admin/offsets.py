@@ -91,7 +91,7 @@ class GroupQueues(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """What happens to a group in one queue.
+    """The change of a group's offset in one queue.
 
     Attributes:
         topic: The topic.
@@ -259,7 +259,7 @@ async def apply_plan(admin: Admin, plan: MovePlan) -> None:
     timestamp = (
         {End.EARLIEST: 0, End.LATEST: -1}[plan.target] if isinstance(plan.target, End) else milliseconds(plan.target)
     )
-    # A broker of 4.9 resets no group that has not committed in each queue; 0 may be the begin of such a group.
+    # A broker of 4.9 resets no group that has not committed in each queue; 0 may be the beginning of such a group.
     await _commit_all(admin, group, [move for move in plan.moves if not move.committed])
     for topic in sorted({move.topic for move in plan.moves}):
         await admin.reset_offsets(group, topic, timestamp)

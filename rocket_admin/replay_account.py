@@ -23,7 +23,7 @@ _KIND: Final = "dead letters"
 
 
 class AccountError(ValueError):
-    """The file is no account of this group's replays, or another replay uses it.
+    """The file is not an account of this group's replays, or another replay uses it.
 
     Attributes:
         path: The file.
@@ -114,7 +114,7 @@ class ReplayAccount:
             else:
                 self._sent.add(str(entry.get("letter")))
         if not whole and data:
-            raise AccountError(self.path, "it is no account of a replay, and so is not written to")
+            raise AccountError(self.path, "it is not an account of a replay, and so is not written to")
         self._file.truncate(whole)
         self._file.seek(whole)
 
@@ -129,7 +129,7 @@ class ReplayAccount:
 
     def _check_heading(self, entry: Mapping[str, object]) -> None:
         if entry.get("account") != _KIND:
-            raise AccountError(self.path, "it is no account of a replay, and so is not written to")
+            raise AccountError(self.path, "it is not an account of a replay, and so is not written to")
         if entry.get("group") != self.group:
             raise AccountError(self.path, f"it is the account of group {entry.get('group')!r}, not {self.group!r}")
 

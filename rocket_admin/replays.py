@@ -37,7 +37,7 @@ class ReplayError(ValueError):
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What to send back, where to and how.
+    """The options of a replay: which letters to send, where to and how.
 
     Attributes:
         group: The group whose dead letters are sent.

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 8
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """What to look for.
+    """The conditions of a search.
 
     Attributes:
         topic: The topic.
@@ -45,7 +45,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step has found.
+    """The result of one step of a search.
 
     Attributes:
         messages: The messages, by the time at which they were stored.

@@ -52,7 +52,7 @@ _GROUPS_AT_ONCE: Final = 16
 
 
 class GroupState(StrEnum):
-    """What has become of the message in a group."""
+    """How far a group is with the message."""
 
     CONSUMED = "consumed"
     """The group's committed offset is beyond the message, and no copy waits for another delivery."""
@@ -91,7 +91,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupStory(msgspec.Struct, frozen=True, kw_only=True):
-    """What has become of the message in one group.
+    """The message in one group: its state, its deliveries, and its dead letter.
 
     Attributes:
         group: The group.

@@ -19,13 +19,13 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 __all__ = ["Tail", "tail"]
 
 _NEW_QUEUES_INTERVAL: Final = 30.0
-"""Seconds between two looks for new queues: as often as clients refresh their routes."""
+"""Seconds between two searches for new queues: as often as clients refresh their routes."""
 _BUFFERED: Final = 256
-"""Messages that wait for whoever reads the tail; then no more are pulled."""
+"""Messages that may wait for the reader of the tail; while so many do, no more are pulled."""
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """What to follow.
+    """The topic to follow, and the messages of it to return.
 
     Attributes:
         topic: The topic.

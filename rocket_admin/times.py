@@ -11,7 +11,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def duration_of(text: str) -> timedelta | None:
-    """Return a duration such as `30m`, in seconds, minutes, hours or days (s, m, h, d); None if the text is none."""
+    """Return a duration such as `30m`, in seconds, minutes, hours or days (s, m, h, d); None if the text is not one."""
     match = _DURATION.fullmatch(text)
     return None if match is None else timedelta(**{_UNITS[match[2]]: int(match[1])})
 
@@ -22,7 +22,7 @@ def time_of(timestamp_ms: int) -> datetime | None:
 
 
 def moment(timestamp_ms: int) -> datetime:
-    """Return the time that is so many milliseconds after 1970, in UTC."""
+    """Return the UTC time of a timestamp in milliseconds since 1970."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 

@@ -90,7 +90,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the binders of the application find.
 
         Args:
-            watch: Seconds between the two looks that tell whether lag grows; 0 for one look.
+            watch: Seconds between the two measurements that show whether lag grows; 0 measures once.
             answer_within: Seconds that a server may take to answer.
         """
         from streamkit.binder.examination import examine_bindings

@@ -1,4 +1,4 @@
-"""What the shell offers for the name of a topic, a group or a broker: the cluster is asked, for a second at most.
+"""Shell completion of the names of topics, groups and brokers: it asks the cluster, for a second at most.
 
 A shell waits for this while the user types. So nothing is printed, and a cluster that cannot be asked offers nothing.
 """

@@ -71,7 +71,7 @@ def only_time(text: str) -> datetime:
     """Return the time that a text names: 30m (ago; s, m, h, d), or 2026-11-26T14:30.
 
     Raises:
-        click.BadParameter: The text is no time.
+        click.BadParameter: The text is not a time.
     """
     found = time_or_end(text)
     if not isinstance(found, datetime):

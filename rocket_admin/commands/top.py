@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["previews", "top"]
 
 PREVIEW_EVERY: Final = 0.4
-"""Seconds of the first look after which the groups that are known so far are shown, and again after as many more."""
+"""Seconds until the groups that have answered so far are shown, at the first update, and between two such tables."""
 
 
 @click.command()
@@ -42,9 +42,9 @@ def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: 
 
     async def look(admin: "Admin") -> None:
         nonlocal has_table
-        # A later look leaves the whole table of the look before on the screen.
+        # A later update leaves the whole table of the one before on the screen.
         seen = output.json if as_json else None if has_table else previews(output, most)
-        found = await meter.look(admin, seen)
+        found = await meter.sample(admin, seen)
         if not as_json:
             has_table = True
             output.table(found.groups[:most], _GROUPS)
@@ -56,12 +56,12 @@ def top(*, every: float, rounds: int | None, most: int, as_json: bool, cluster: 
 
 
 def previews(output: Output, most: int, every: float = PREVIEW_EVERY) -> "Callable[[GroupActivity], None]":
-    """Return a function that gets each group of a look, and shows from time to time those that it has got.
+    """Return a function to call with each group as it answers, which shows a table of the groups so far now and then.
 
     Args:
         output: Where they are shown, if it is a terminal.
         most: How many groups are shown.
-        every: Seconds between two tables.
+        every: The least seconds between two tables.
     """
     from rocket_admin.activity import by_lag
 

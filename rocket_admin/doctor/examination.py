@@ -23,7 +23,7 @@ from streamkit.findings import Finding, Severity
 __all__ = ["examine"]
 
 PATIENCE: Final = 3
-"""A check of topics or groups takes at most as long as so many answers may take, and the time between samples."""
+"""A check of topics or groups may take as long as this many answers may take, plus the time between samples."""
 
 
 async def examine(admin: Admin, *, seconds: float = 3.0) -> list[Finding]:

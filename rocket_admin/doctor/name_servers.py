@@ -23,7 +23,7 @@ CHECK = "name servers"
 
 
 class NameServerView(msgspec.Struct, frozen=True, kw_only=True):
-    """What one name server says.
+    """The cluster as one name server describes it.
 
     Attributes:
         address: Its address.

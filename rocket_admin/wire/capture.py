@@ -1,7 +1,7 @@
 """The commands in a capture file, explained as by the proxy. Memory is bounded, whatever is in the file.
 
-Which end is the server is known from the begin of a connection. Without it, the first command tells: it is a request of
-the client, a request that only brokers send, or a response.
+The beginning of a connection shows which end is the server. If that is missing, the first command decides: it is a
+request of the client, a request that only brokers send, or a response.
 """
 
 from collections import OrderedDict
@@ -64,7 +64,7 @@ class Capture:
         """Yield what clients and servers said, in the order of the capture.
 
         Raises:
-            CaptureFileError: The file is no capture, or is damaged. Commands before the damage were yielded.
+            CaptureFileError: The file is not a capture, or is damaged. Commands before the damage were yielded.
             OSError: It cannot be read.
         """
         unread: set[int] = set()
@@ -131,7 +131,7 @@ class _Connection:
         self._is_reported = self._is_given_up = False
 
     def is_reused_by(self, segment: Segment) -> bool:
-        """Whether a segment opens another connection between the same ports."""
+        """Return whether a segment opens another connection between the same ports."""
         if not segment.is_syn or segment.is_ack:
             return False
         way = self._ways[segment.source]

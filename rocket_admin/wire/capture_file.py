@@ -21,7 +21,7 @@ import msgspec
 __all__ = ["CaptureFileError", "Packet", "read_packets"]
 
 MAX_PACKET: Final = 1024 * 1024
-"""Most bytes of a packet; libpcap writes at most 256 KiB of one."""
+"""Maximum number of bytes of a packet; libpcap writes at most 256 KiB of one."""
 MAX_INTERFACES: Final = 10_000
 
 _PCAP: Final = {0xA1B2C3D4: 1_000_000, 0xA1B23C4D: 1_000_000_000}
@@ -38,7 +38,7 @@ _PIECE: Final = 64 * 1024
 
 
 class CaptureFileError(Exception):
-    """The file is no capture, is damaged, or ends within a packet; packets before that were yielded."""
+    """The file is not a capture, is damaged, or ends within a packet; packets before that were yielded."""
 
 
 class Packet(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def read_packets(file: IO[bytes]) -> Iterator[Packet]:
         file: The file; a pipe will do.
 
     Raises:
-        CaptureFileError: The file is no capture, is damaged, or ends within a packet.
+        CaptureFileError: The file is not a capture, is damaged, or ends within a packet.
         OSError: It cannot be read.
     """
     begin = file.read(4)

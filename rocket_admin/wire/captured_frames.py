@@ -1,8 +1,7 @@
 """The commands in the bytes of one direction of a captured connection, some of which may be missing. No I/O.
 
 A frame says its length, so most of what is missing costs no more than the commands that it belongs to. If the length
-itself is missing, or the capture begins amid the connection, the next command is searched for by the looks of its
-begin::
+itself is missing, or the capture begins later than the connection, the next command is found by its first bytes::
 
     length (4)   encoding 0 (1)   length of the header (3)   {"…          JSON
     length (4)   encoding 1 (1)   length of the header (3)   code (2) …   ROCKETMQ
@@ -60,7 +59,7 @@ class CapturedFrame(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Bytes that are no commands, or were not captured.
+    """Bytes that are not commands, or were not captured.
 
     Attributes:
         at: When they were captured, or those behind them.
@@ -87,7 +86,7 @@ class CapturedFrames:
         # Bytes of the present frame that are not wanted any more.
         self._skipped = 0
         self._is_searching = self._is_given_up = False
-        # Whether every byte since the connection's begin was seen: if not, wrong bytes may be the search's mistake.
+        # Whether every byte since the connection began was seen: if not, wrong bytes may be the search's mistake.
         self._is_whole = True
         self._passed_over = 0
 
@@ -151,7 +150,7 @@ class CapturedFrames:
             return None
         size, encoding, header = int.from_bytes(waiting[:4]) + 4, waiting[4], int.from_bytes(waiting[5:PREFIX])
         if size > DEFAULT_MAX_FRAME or header + PREFIX > size or encoding > 1:
-            return self._refused(at, "TLS" if waiting[0] == 0x16 else "these bytes are no command of RocketMQ")
+            return self._refused(at, "TLS" if waiting[0] == 0x16 else "these bytes are not a command of RocketMQ")
         if size > len(waiting):
             return None
         data = bytes(waiting[:size])
@@ -198,7 +197,7 @@ class CapturedFrames:
         size = int.from_bytes(waiting[:4]) + 4
         if len(waiting) < PREFIX or size > DEFAULT_MAX_FRAME:
             self._is_searching = True
-            return Fault(at, "the begin of a command is missing in the capture", True)
+            return Fault(at, "the beginning of a command is missing in the capture", True)
         self._skipped = max(0, size - len(waiting))
         encoding, header = waiting[4], int.from_bytes(waiting[5:PREFIX])
         if len(waiting) >= PREFIX + header and encoding <= 1:

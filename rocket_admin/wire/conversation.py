@@ -26,7 +26,7 @@ __all__ = ["Conversation", "ExplainedCommand", "Unreadable"]
 MOST_PENDING: Final = 10_000
 """Requests without a response that a conversation remembers; older ones are forgotten."""
 SHOWN: Final = 200
-"""Most characters of a body."""
+"""Maximum number of characters of a body."""
 
 _HIDDEN: Final = frozenset({"Signature", "SecurityToken", "secretKey", "password"})
 _ATTRIBUTES: Final = dict(
@@ -117,7 +117,7 @@ class ExplainedCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that are no commands, or that a capture lacks.
+    """Bytes that are not commands, or that a capture lacks.
 
     Attributes:
         time: When they were seen.

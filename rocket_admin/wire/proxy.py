@@ -30,7 +30,7 @@ __all__ = ["WireProxy"]
 
 CHUNK: Final = 64 * 1024
 PREFIX: Final = 4
-"""Bytes of the length at the begin of a frame."""
+"""Bytes of the length at the beginning of a frame."""
 MOST_BROKERS: Final = 100
 """Brokers that get a proxy; addresses beyond stay as they are."""
 
@@ -201,7 +201,7 @@ class _Way:
                     await writer.drain()
 
     def _next_frame(self, waiting: bytearray) -> bytes | None:
-        """Take out the next whole frame; bytes that are no frames at once."""
+        """Take out the next whole frame; bytes that are not frames at once."""
         if not waiting:
             return None
         size = len(waiting)

@@ -53,7 +53,7 @@ class AuditLog:
         self._lines = _Lines(path, maxBytes=MAX_SIZE, backupCount=FILES - 1, encoding="ascii", delay=True)
 
     def check(self) -> None:
-        """Return if lines can be written, so that nothing is changed that would not be recorded.
+        """Check that lines can be written, so that nothing is changed that would not be recorded.
 
         Raises:
             OSError: The file cannot be written.

@@ -6,7 +6,7 @@ __all__ = ["Role"]
 
 
 class Role(StrEnum):
-    """What a user may do."""
+    """The rights of a user."""
 
     VIEWER = "viewer"
     """Sees all pages, and changes nothing."""

@@ -36,7 +36,7 @@ _LONGEST: Final = 128
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """Who sends a request.
+    """A session: the user who sends a request.
 
     Attributes:
         role: What the user may do.

@@ -26,7 +26,7 @@ _MOST: Final = 200
 
 
 class JobState(StrEnum):
-    """What a job does."""
+    """The state of a replay job."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -44,7 +44,7 @@ class ReplayJob:
         before: The letters that the account has from earlier replays, which are not sent again.
         sent: The letters that this replay has sent.
         unreadable: The letters that were passed over, because their bodies are damaged or too large.
-        state: What the job does.
+        state: The state of the job.
         error: Why it has failed; empty if it has not.
         begun_at: When it began.
         ended_at: When it ended; None as long as it runs.
@@ -70,7 +70,7 @@ class ReplayJobs:
     """The replays of a console."""
 
     def __init__(self, admin: Admin, directory: Path) -> None:
-        """Run no job yet.
+        """Make an empty list of replays.
 
         Args:
             admin: Asks the cluster.

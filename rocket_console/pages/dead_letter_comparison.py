@@ -28,7 +28,7 @@ _LONGEST_LINE: Final = 2_000
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What two letters have in one place.
+    """The values of two letters in one place.
 
     Attributes:
         name: What it is: a property, or the number of a line.

@@ -40,7 +40,7 @@ def number_of(form: Mapping[str, str], name: str, *, least: int = 0) -> int | No
         least: The least number that it may be.
 
     Raises:
-        ValueError: It is no number, or too small or too large.
+        ValueError: It is not a number, or too small or too large.
     """
     text = text_or_none(form, name)
     if text is None:
@@ -63,7 +63,7 @@ def whole_numbers(text: str, name: str, *, most: int) -> list[int]:
         most: The most numbers.
 
     Raises:
-        ValueError: A part is no number, or there are too many.
+        ValueError: A part is not a number, or there are too many.
     """
     parts = text.split()
     if len(parts) > most:

@@ -62,7 +62,7 @@ def _text_view(title: str, text: str) -> BodyView:
 
 def _why_no_record(record: AvroRecord | None) -> str:
     if record is not None:
-        return f"This is no record of the schema {record.file}: {record.problem}."
+        return f"This is not a record of the schema {record.file}: {record.problem}."
     return (
         "The schema of this body is not known here. Start the console with --schemas DIRECTORY, in which a file has "
         "the schema; its name is that of the topic or of the content type, such as order.v1.avsc for "

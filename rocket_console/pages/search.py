@@ -38,7 +38,7 @@ _FOUND: Final = replace(
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
-    """What a search has found.
+    """The result of a search.
 
     Attributes:
         messages: The messages.

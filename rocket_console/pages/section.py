@@ -18,7 +18,7 @@ MAX_FORM: Final = 64 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What an address shows: a page, or a fragment of one that is open. It changes nothing, so viewers may see it.
+    """A page, or a fragment of an open page, at an address. It changes nothing, so viewers may see it.
 
     Attributes:
         path: The path in starlette's form, such as `/topics/{topic}`.
@@ -31,7 +31,7 @@ class Page:
 
 @dataclass(frozen=True, kw_only=True)
 class Action:
-    """What a form does: a change, for operators only, recorded in the audit log.
+    """A change that a form makes: for operators only, recorded in the audit log.
 
     The path's parameters are recorded by their names, and those fields of the form that are named here.
 

@@ -200,7 +200,7 @@ def _place(text: str) -> tuple[str, int] | None:
     if not text:
         return None
     if not broker or not number.isdecimal():
-        raise ValueError(f"{text!r} is no queue: write broker:number, such as broker-a:0")
+        raise ValueError(f"{text!r} is not a queue: write broker:number, such as broker-a:0")
     return broker, int(number[:9])
 
 

@@ -82,7 +82,7 @@ class Visit:
             fields: The parameters of the address, or the fields of the form.
 
         Raises:
-            ValueError: A line is no condition.
+            ValueError: A line is not a condition.
         """
         return conditions_of(filter(None, fields.get("where", "").splitlines()), self.schemas.document_of)
 

@@ -35,7 +35,7 @@ class Export:
 
 
 def exported(table: Table[T], items: Sequence[T], file: str) -> Export | None:
-    """Return a table as a file; None if the file is none of this table's.
+    """Return a table as a file; None if the file is not one of this table's.
 
     Args:
         table: The table.

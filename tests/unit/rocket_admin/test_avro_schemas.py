@@ -161,7 +161,7 @@ def test_a_record_is_the_first_view(directory: Path) -> None:
     assert [view.is_open for view in views] == [True, False]
     views = body_views(b"\x01", AVRO, schemas.record_of(b"\x01", AVRO, "t"))
     assert [view.title for view in views] == ["Avro", "Bytes"]
-    assert views[0].text.startswith("This is no record of the schema order.v1.avsc: ")
+    assert views[0].text.startswith("This is not a record of the schema order.v1.avsc: ")
     assert "--schemas DIRECTORY" in body_views(body, "application/avro")[0].text
     assert [view.title for view in body_views(b"{}", None, schemas.record_of(b"{}", None, "order.v1"))] == [
         "JSON",
@@ -179,8 +179,8 @@ def test_a_schema_may_use_types_of_other_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "error"),
     [
-        ("a.avsc", "{", "a.avsc: this is no Avro schema"),
-        ("a.avsc", '{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}', "this is no Avro schema"),
+        ("a.avsc", "{", "a.avsc is not an Avro schema"),
+        ("a.avsc", '{"type": "record", "name": "A", "fields": [{"name": "b", "type": "B"}]}', "is not an Avro schema"),
         ("a.avsc", " " * (1 << 20) + "1", "more than 1,048,576 bytes"),
         ("a.json", '"int"', r"there is no file \*.avsc"),
     ],

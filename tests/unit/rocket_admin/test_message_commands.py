@@ -99,7 +99,7 @@ def test_conditions_lead_into_avro_with_schemas(terminal: Terminal, tmp_path: Pa
     (tmp_path / "lettered.avsc").write_text("{")
     refused = terminal.run(message, "tail", "lettered", *with_schemas)
     assert refused.exit_code == 1
-    assert "lettered.avsc: this is no Avro schema" in refused.output
+    assert "lettered.avsc is not an Avro schema" in refused.output
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_conditions_lead_into_avro_with_schemas(terminal: Terminal, tmp_path: Pa
         (["send", "orders", "x", "--queue", "9"], "has no writable queue 9"),
         (["query", "orders"], "give --key, or --since"),
         (["query", "orders", "--since", "latest"], "'latest' is neither 30m"),
-        (["tail", "orders", "--where", "colour"], "'colour' is no condition"),
+        (["tail", "orders", "--where", "colour"], "'colour' is not a condition"),
         (["tail", "orders", "--from", "tea"], "'tea' is none of an offset"),
         (["show", "7F000001" * 4], "no message 7F0000017F0000017F0000017F000001 is found in any topic"),
         (["resend", "7F000001" * 4, "--yes"], "is found; it may be deleted"),

@@ -116,7 +116,7 @@ def test_activity_of_groups_is_told_while_brokers_are_asked() -> None:
 
     async def scene(admin: CountingAdmin) -> None:
         asked: dict[str, int] = {}
-        found = await GroupActivityMeter().look(admin, lambda group: asked.setdefault(group.group, admin.asked))
+        found = await GroupActivityMeter().sample(admin, lambda group: asked.setdefault(group.group, admin.asked))
         assert list(asked) == NAMES
         assert asked[NAMES[0]] == GROUPS_AT_ONCE
         assert [each.group for each in found.groups] == NAMES

@@ -28,14 +28,14 @@ def test_rates_are_those_between_two_looks(terminal: Terminal, broker: ThreadedB
     async def look_twice() -> None:
         meter = GroupActivityMeter()
         async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
-            first = (await meter.look(admin)).groups
+            first = (await meter.sample(admin)).groups
             assert [(each.group, each.lag, each.consumed_per_second) for each in first] == [
                 ("audit", 6, None),
                 ("kitchen", 6, None),
             ]
             await send(broker.name_server, "orders", 2)
             await apply_plan(admin, await plan_move(admin, "kitchen", End.LATEST))
-            behind, caught_up = (await meter.look(admin)).groups
+            behind, caught_up = (await meter.sample(admin)).groups
         assert (behind.group, behind.lag, behind.consumed_per_second, behind.seconds_to_catch_up) == (
             "audit",
             8,

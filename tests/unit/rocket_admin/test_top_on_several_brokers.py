@@ -38,7 +38,7 @@ def names(broker: ThreadedBroker, other: ThreadedBroker) -> None:
 async def look(meter: GroupActivityMeter, name_server: str) -> GroupActivity:
     """Return what the group did since the last look."""
     async with Admin(ClientSettings(name_servers=name_server)) as admin:
-        (found,) = (await meter.look(admin)).groups
+        (found,) = (await meter.sample(admin)).groups
     return found
 
 

@@ -179,7 +179,7 @@ def test_other_protocols_are_reported_once() -> None:
     answer = Piece(False, 0, bytes.fromhex("160303") + bytes(200))
     assert told(of([*handshake(), hello, answer, hello])) == ["TLS"]
     text = Piece(True, 0, b"GET / HTTP/1.1\r\n\r\n")
-    assert told(of([*handshake(), text])) == ["these bytes are no command of RocketMQ"]
+    assert told(of([*handshake(), text])) == ["these bytes are not a command of RocketMQ"]
     assert told(of([text])) == ["no command of RocketMQ is in the 18 bytes of this connection"]
     read = Capture(io.BytesIO(pcap([b"?" * 40], link_type=147)))
     assert not list(read.commands())

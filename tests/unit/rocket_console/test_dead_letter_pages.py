@@ -43,7 +43,7 @@ def test_dead_letters_have_causes(browser: Browser, kitchen: str) -> None:
     ("address", "status", "text"),
     [
         ("/dead-letters/absent", 404, "No such topic"),
-        ("/dead-letters/shop?where=x", 400, "'x' is no condition"),
+        ("/dead-letters/shop?where=x", 400, "'x' is not a condition"),
         ("/dead-letters/shop", 200, "that were read: 0."),
         ("/dead-letters/shop/replay", 200, "Show what would be sent"),
         ("/dead-letters/shop/replay?preview=yes", 200, "No letter would be sent"),

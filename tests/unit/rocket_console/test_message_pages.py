@@ -69,7 +69,7 @@ def test_messages_are_searched_by_id_key_and_conditions(browser: Browser, cakes:
     [
         ("/messages", 200, "Conditions, one in a line"),
         ("/messages?where=a=b", 400, "name the topic"),
-        ("/messages?topic=cakes&where=x", 400, "'x' is no condition"),
+        ("/messages?topic=cakes&where=x", 400, "'x' is not a condition"),
         ("/messages?topic=cakes&begin=soon", 400, "'soon' is none of earliest"),
         ("/messages?topic=cakes&begin=latest", 400, "the field from is 'latest'"),
         ("/messages?topic=cakes&at=%7B", 400, "open the page again"),

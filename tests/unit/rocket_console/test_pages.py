@@ -59,7 +59,7 @@ def test_pages_have_their_facts(browser: Browser, address: str, facts: list[str]
         ("/brokers/absent", 404, "no broker absent is registered"),
         ("/groups/shop/reset?to=soon", 400, "'soon' is none of an offset, earliest"),
         ("/topics/orders/messages?queue=x", 400, "broker:number"),
-        ("/topics/orders/tail?where=x", 400, "'x' is no condition"),
+        ("/topics/orders/tail?where=x", 400, "'x' is not a condition"),
         ("/topics/orders/tail/rows?at=%7B", 400, "open the page again"),
     ],
 )
