@@ -22,11 +22,11 @@ E = TypeVar("E", bound=Exception)
 _ROUNDS: Final = 10
 """Maximum number of attempts; after them the marks count as busy."""
 WITHOUT_WAITING: Final = "SET STATEMENT innodb_lock_wait_timeout=0 FOR "
-"""What makes a statement fail on MariaDB where it would wait for a lock."""
+"""The option with which a statement on MariaDB fails instead of waiting for a lock."""
 
 
 class Claimed(NamedTuple):
-    """What has become of the marks that a run wanted.
+    """The result of claiming the marks that a run wanted.
 
     Attributes:
         claimed: The marks that are inserted, in a transaction that is open.

@@ -1,4 +1,4 @@
-"""The key of a message: what tells it from the other messages of its listener."""
+"""The key of a message, by which a listener handles the message once."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, cast

@@ -130,7 +130,7 @@ class _RedisClaim(Claim):
             await self._release(self.claimed.difference(done))
 
     async def abandon(self) -> None:
-        """Give the leases up."""
+        """Delete the leases that this claim still has."""
         await self._stop_renewing()
         await self._release(self.claimed)
 

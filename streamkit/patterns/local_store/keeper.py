@@ -38,9 +38,10 @@ __all__ = ["KeeperLimits", "LocalKeeper"]
 logger = logging.getLogger(__name__)
 
 _CHUNK: Final = 50
-"""How many kept messages are sent and then removed together: as many may be sent twice if the process is killed."""
+"""The number of kept messages that are sent and then removed together: up to this many may be sent twice if the process
+is killed."""
 _FAILURES: Final = 3
-"""After so many failed messages in a row, a round ends."""
+"""The number of failed messages in a row after which a round ends."""
 
 Rule = Callable[[Message[bytes]], bool]
 

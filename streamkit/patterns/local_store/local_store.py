@@ -36,7 +36,7 @@ Row: TypeAlias = tuple[str, str | None, int, bytes, bytes | None]
 _APPLICATION: Final = 0x534B4C53
 """The id of local stores among the files of SQLite: `SKLS`."""
 _FORMAT: Final = 1
-"""The number of the table's form; it grows when the table changes."""
+"""The version of the file's format; it grows when the table changes."""
 _HINTS: Final = {
     "locked": "another process has it open; give each one a file of its own",
     "unable to open": "create its directory, which the process must be able to write",
@@ -60,15 +60,15 @@ class LocalStore:
 
     Attributes:
         path: The file, or `MEMORY`.
-        count: How many messages it holds, those being written included.
-        size: Their bytes.
+        count: The number of its messages, those being written included.
+        size: The bytes of its messages.
     """
 
     def __init__(self, path: str) -> None:
         """Open or create a file.
 
         Raises:
-            ConfigurationError: It cannot be opened, is damaged or is no local store, or another process has it open.
+            ConfigurationError: It cannot be opened, is damaged or is not a local store, or another process has it open.
         """
         self.path = path
         self._connection, self.count, self.size = _opened(path)
@@ -166,7 +166,7 @@ class LocalStore:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def close(self) -> None:
-        """Finish what is being written, and close the file."""
+        """Wait for the writes under way, and close the file."""
         self._thread.shutdown()
         self._connection.close()
 
@@ -181,7 +181,7 @@ def _opened(path: str) -> tuple[sqlite3.Connection, int, int]:
     """Open a file, or create it; return the connection, the number of messages and their bytes.
 
     Raises:
-        ConfigurationError: It cannot be opened, is damaged or is no local store, or another process has it open.
+        ConfigurationError: It cannot be opened, is damaged or is not a local store, or another process has it open.
     """
     connection: sqlite3.Connection | None = None
     try:
@@ -205,7 +205,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
     """Create the table in a file that is empty; a file of another kind is left as it is.
 
     Raises:
-        ConfigurationError: The file is no local store, or another version of streamkit has made it.
+        ConfigurationError: The file is not a local store, or another version of streamkit has made it.
     """
     [application] = connection.execute("PRAGMA application_id").fetchone()
     [form] = connection.execute("PRAGMA user_version").fetchone()

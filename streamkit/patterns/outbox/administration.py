@@ -1,4 +1,4 @@
-"""What a person asks about the rows of an outbox and does to them."""
+"""The queries and changes of the rows of an outbox by operators."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -72,7 +72,7 @@ class TopicCount:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows are meant; what is None or empty does not matter.
+    """The conditions that select rows; those that are None or empty do not apply.
 
     Attributes:
         id_start: Only rows whose id begins with this text.
@@ -147,7 +147,7 @@ def topic_counts(connection: Connection) -> Sequence[TopicCount]:
 def topics_of(connection: Connection, most: int) -> Sequence[str]:
     """Return the topics that have rows, sorted; the first of them if there are more than `most`.
 
-    Each topic is one look into an index, however many rows it has.
+    Each topic takes one lookup in an index, however many rows it has.
     """
     found: list[str] = []
     while len(found) < most:

@@ -1,4 +1,4 @@
-"""Claims on lanes: who sends the rows of a lane, and until when.
+"""Claims on lanes: which relay sends the rows of a lane, and until when.
 
 A claim has a token. Whoever wants to record what the broker has answered locks the lanes that still have the token: a
 relay that was stopped for longer than its lease finds other tokens there, and records nothing. Locks of the database
@@ -168,7 +168,7 @@ def held_lanes(connection: Connection, topic: str, token: str) -> Collection[int
 
 
 def release(connection: Connection, topic: str, token: str) -> None:
-    """Give the lanes of a claim up."""
+    """Release the lanes of a claim, so that another relay may claim them."""
     connection.execute(_RELEASE, {"topic_": topic, "token_": token})
 
 

@@ -49,7 +49,8 @@ _MESSAGE = "outbox_message"
 _AT_ONCE = 1000
 """The most old records that are deleted in a transaction."""
 _LOOK_MS = 60_000
-"""The time between two looks for old records; after a look that found the most, the next message looks again."""
+"""The milliseconds between two deletions of old records; after a deletion of the most records, the next message deletes
+more."""
 
 
 class Consumptions:
@@ -73,7 +74,7 @@ class Consumptions:
     def listener(
         self, binding: BindingName, topic: str | None = None, answers: BindingName | None = None
     ) -> Callable[[F], F]:
-        """Call the function for each message that is not consumed yet; it returns nothing.
+        """Return a decorator of the function that consumes each message once; the function returns nothing.
 
         Function and record share one transaction, whose session is the argument that is annotated with `Session` or
         `AsyncSession`. All other arguments are those of :func:`streamkit.stream_listener`.
@@ -152,7 +153,7 @@ class Consumptions:
 
     @contextmanager
     def _forgetting(self, topic: str) -> Iterator[Callable[[Connection], None] | None]:
-        """Yield what deletes old records of a topic, None if that is not due; an error inside the block is logged."""
+        """Yield a function that deletes old records, or None if that is not due; an error in the block is logged."""
         now = current_clock().now_ms()
         if now < self._next_look.get(topic, 0):
             yield None

@@ -41,7 +41,7 @@ def database_at(url: str) -> "Database":
         parsed = make_url(url)
     except SQLAlchemyError as error:
         raise OutboxError(
-            "the URL of the database is none that SQLAlchemy reads: write it like postgresql://user@host/shop"
+            "the URL of the database is not one that SQLAlchemy reads: write it like postgresql://user@host/shop"
         ) from error
     try:
         driver = _DRIVERS.get(parsed.get_backend_name())

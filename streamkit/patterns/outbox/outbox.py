@@ -148,10 +148,15 @@ class Outbox:
         key: str | None = None,
         id: str | None = None,  # noqa: A002
     ) -> ProducerMessage:
-        """Return the row of a message without adding it to a session; see :meth:`send`."""
+        """Return the row of a message without adding it to a session; see :meth:`send`.
+
+        Raises:
+            OutboxError: The outbox does not have this output, or the message cannot be kept.
+            MessageConversionError: The payload cannot be converted.
+        """
         name = name_of(output)
         if name not in self.outputs:
-            raise OutboxError(f"{name!r} is no output of the outbox; it has: {', '.join(self.outputs)}")
+            raise OutboxError(f"{name!r} is not an output of the outbox; it has: {', '.join(self.outputs)}")
         message: Message[object] = payload if isinstance(payload, Message) else Message(payload)
         if headers:
             message = message.with_headers(headers)
@@ -191,7 +196,7 @@ class Outbox:
         self._app.stream_listener(answers_to(name))(take_answer)
 
     def compensate(self, output: BindingName) -> Callable[[F], F]:
-        """Call the function when a person gives a message up: it undoes the sender's work.
+        """Return a decorator of the function that undoes the sender's work when an operator gives a message up.
 
         The function gets the payload, converted to the type of its first parameter, and the session of the transaction
         that marks the row: `async def undo(order: Order, session: AsyncSession)`; with a synchronous engine `def`. The

@@ -95,7 +95,7 @@ class Reconciliation:
         return list(connection.scalars(named.order_by(ProducerMessage.id)))
 
     async def take(self, asked: int, statuses: Mapping[str, str | None]) -> None:
-        """Take the consumer's answer.
+        """Record the consumer's answer.
 
         Args:
             asked: When the question was asked, in milliseconds since 1970.

@@ -42,11 +42,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _ROUNDS: Final = 10
-"""After so many rounds with messages in a row, a relay does its other work, too."""
+"""The number of rounds with messages in a row after which a relay does its other work, too."""
 _QUIET_POLL: Final = 60
-"""How many times `poll-interval` a relay waits that is told of commits."""
+"""The pause of a relay that commits notify, as a multiple of `poll-interval`."""
 _MEMORY_POLL: Final = 3600
-"""The same, if nobody else can change the data: tests let hours pass."""
+"""The same for a database in memory, which only this process can change: tests let hours pass."""
 
 
 class Relay:
@@ -103,7 +103,7 @@ class Relay:
             )
 
     async def stop(self, timeout: float) -> None:
-        """Finish the round under way within `timeout` seconds; after that give it up."""
+        """Finish the round under way within `timeout` seconds; after that cancel it."""
         self._stopped.set()
         self._woken.set()
         work, self._work = self._work, None
@@ -156,13 +156,13 @@ class Relay:
         self._trouble = f"{type(error).__name__}: {error}"
         pause = self._retries.pause(self._failures) / 1000
         logger.warning(
-            "The outbox of %r is not sent now, and tried again in %g s: %s", self.topic, pause, self._trouble
+            "The rows of outbox %r cannot be sent, which is tried again in %g s: %s", self.topic, pause, self._trouble
         )
         logger.debug("The error of the outbox of %r", self.topic, exc_info=error)
         return pause
 
     async def _idle_time(self) -> float:
-        """Return how long to wait for a wake-up."""
+        """Return the seconds to wait for a wake-up."""
         poll = self._properties.poll_interval.total_seconds()
         wait = await self._at_database(lambda connection, now: seconds_until_due(connection, self.topic, now))
         if wait is not None and wait <= 0:
@@ -216,7 +216,7 @@ class Relay:
         return True
 
     async def _send(self, rows: Sequence[ClaimedRow], deadline: float) -> tuple[Results, BinderError | None]:
-        """Send rows; return their results, and an error if the system is away, which is no fault of a message."""
+        """Send rows; return their results, and an error if the system cannot be reached, whatever the message."""
         chains: dict[object, list[ClaimedRow]] = {}
         for row in rows:
             chains.setdefault(row.id if row.message_key is None else row.message_key, []).append(row)

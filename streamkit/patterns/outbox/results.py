@@ -34,7 +34,7 @@ class Retries:
     max_send_times: int
 
     def pause(self, failures: int) -> int:
-        """Return the pause after so many failures in a row, at least one."""
+        """Return the milliseconds to wait after ``failures`` failures in a row, at least one."""
         return min(self.max_backoff, self.backoff << min(failures - 1, 30))
 
 

@@ -19,7 +19,7 @@ class OutboxProperties(SettingsModel):
     relay: bool = True
     """Whether the application itself sends the rows. Set it to false if `streamkit outbox relay` does."""
     batch_size: int = setting(default=200, ge=1, le=10_000)
-    """The most rows that a relay sends in one round; so many may be sent twice if it is killed."""
+    """The most rows that a relay sends in one round; up to this many may be sent twice if it is killed."""
     lease: Annotated[Seconds, Positive] = timedelta(seconds=30)
     """How long a relay has for a round. After that another relay may take its rows over."""
     poll_interval: Annotated[Seconds, Positive] = timedelta(seconds=1)

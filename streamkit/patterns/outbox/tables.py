@@ -46,7 +46,7 @@ _OPTIONS: Final = {
     for dialect in ("mysql", "mariadb")
     for name, value in (("charset", "utf8mb4"), ("collate", "utf8mb4_bin"), ("engine", "InnoDB"))
 }
-"""What the tables need on MySQL and MariaDB, which have a dialect each."""
+"""The options of the tables on MySQL and MariaDB, which have a dialect each."""
 
 
 class _Table(DeclarativeBase):

@@ -1,4 +1,4 @@
-"""What a relay does between its rounds: it deletes old rows, runs roll-backs and asks consumers.
+"""The work of a relay between its rounds: it deletes old rows, runs roll-backs and asks consumers.
 
 Each run does a limited part of it, so that messages do not wait long.
 """
@@ -43,7 +43,7 @@ class Upkeep:
                 has none.
             reconcile: Asks the consumer about some rows, given the time, and returns whether more wait; None if the
                 consumer does not confirm.
-            check_interval: The time between two looks for old rows and for unconfirmed ones.
+            check_interval: The time between two searches for old rows and for unconfirmed ones.
         """
         self._topic = topic
         self._database = database

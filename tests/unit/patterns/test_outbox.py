@@ -101,7 +101,7 @@ def test_existing_session_is_enlisted_until_its_transaction_ends(shop: Shop) -> 
 
 
 def test_output_that_the_outbox_does_not_have_is_refused(shop: Shop) -> None:
-    with shop.outbox.transaction(), pytest.raises(OutboxError, match="'invoices' is no output of the outbox"):
+    with shop.outbox.transaction(), pytest.raises(OutboxError, match="'invoices' is not an output of the outbox"):
         shop.outbox.send("invoices", {})
 
 
