@@ -1,4 +1,4 @@
-"""`streamkit bench`: put a load on a messaging system and judge what becomes of it.
+"""`streamkit bench`: put a load on a messaging system, and report lost, repeated and reordered messages.
 
 This module has the options and texts of the command. What runs the load is imported when the command runs, so that its
 help is fast.

@@ -1,4 +1,4 @@
-"""What the shell offers for the name of a binding: the bindings in the settings of the current directory."""
+"""Shell completion for the names of bindings: those in the settings of the current directory."""
 
 import click
 

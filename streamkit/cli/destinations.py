@@ -41,7 +41,7 @@ _SHOWN: Final = 1000
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What a command was asked to send to or to receive from.
+    """The destination that a command was asked to send to or to receive from.
 
     Attributes:
         name: The name of a binding, or a destination.

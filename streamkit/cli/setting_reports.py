@@ -1,4 +1,4 @@
-"""What `streamkit config explain`, `report` and `reference` do: read the settings of an application and print them."""
+"""The work of `streamkit config explain`, `report` and `reference`: read an application's settings and print them."""
 
 import json
 import logging

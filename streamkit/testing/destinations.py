@@ -88,7 +88,7 @@ class InputDestination:
         self._harness.run(self.asend(data, headers))
 
     async def asend(self, data: object, headers: Mapping[str, object] | None = None) -> None:
-        """Do in an async test what :meth:`send` does."""
+        """Send a message in an async test, as :meth:`send` does in others."""
         if self._producer is None:
             self._producer = await self._bind(await self._harness.started_binder(self._name))
         message: Message[object] = data if isinstance(data, Message) else Message(data)
@@ -161,7 +161,7 @@ class OutputDestination:
     @overload
     async def areceive(self, type_: type[T], *, within: float = 0) -> Message[T]: ...
     async def areceive(self, type_: type[T] | None = None, *, within: float = 0) -> Message[T] | Message[bytes]:
-        """Do in an async test what :meth:`receive` does."""
+        """Receive a message in an async test, as :meth:`receive` does in others."""
         return await self._receive(type_, within)
 
     async def _receive(self, type_: type[T] | None, within: float) -> Message[T] | Message[bytes]:
@@ -189,7 +189,7 @@ class OutputDestination:
     @overload
     async def areceive_all(self, type_: type[T]) -> list[Message[T]]: ...
     async def areceive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
-        """Do in an async test what :meth:`receive_all` does."""
+        """Receive all messages in an async test, as :meth:`receive_all` does in others."""
         return await self._receive_all(type_)
 
     async def _receive_all(self, type_: type[T] | None) -> list[Message[T]] | list[Message[bytes]]:
@@ -209,7 +209,7 @@ class OutputDestination:
         return self._harness.run(self.ais_empty())
 
     async def ais_empty(self) -> bool:
-        """Do in an async test what :attr:`is_empty` does."""
+        """Return in an async test what :attr:`is_empty` is in others."""
         await self._settle_if_empty()
         return not self._waiting
 
@@ -222,7 +222,7 @@ class OutputDestination:
         self._harness.run(self.aclear())
 
     async def aclear(self) -> None:
-        """Do in an async test what :meth:`clear` does."""
+        """Clear the destination in an async test, as :meth:`clear` does in others."""
         await self._settle()
         self._waiting.clear()
 

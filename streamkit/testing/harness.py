@@ -65,7 +65,7 @@ _MEMORY: Final = "inmemory"
 # The smallest step of time: its timer fires when nothing else is due now.
 _NOW: Final = 1e-6
 _BLOCKED_AFTER: Final = 5.0
-"""Real seconds after which a thread gives up to wait for the loop of an async test."""
+"""Real seconds after which a thread gives up waiting for the loop of an async test."""
 _ASGI: Final = "httpx.AsyncClient(transport=httpx.ASGITransport(web), base_url='http://test')"
 
 
@@ -313,7 +313,7 @@ class Harness(Generic[A]):
         self.run(self.aadvance(hours=hours, minutes=minutes, seconds=seconds))
 
     async def aadvance(self, *, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Do in an async test what :meth:`advance` does."""
+        """Advance the clock in an async test, as :meth:`advance` does in others."""
         duration = timedelta(hours=hours, minutes=minutes, seconds=seconds).total_seconds()
         await asyncio.sleep(max(duration, _NOW))
 
@@ -326,7 +326,7 @@ class Harness(Generic[A]):
         self.run(self.asettle())
 
     async def asettle(self) -> None:
-        """Do in an async test what :meth:`settle` does."""
+        """Settle in an async test, as :meth:`settle` does in others."""
         await asyncio.sleep(_NOW)
 
     def run(self, main: Coroutine[Any, Any, R]) -> R:

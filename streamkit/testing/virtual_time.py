@@ -192,11 +192,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return 0
 
     def _is_any_computing(self) -> bool:
-        """Whether a job that has called back runs, or would if a processor were free; False where that is unknown."""
+        """Return whether a job that has called back runs, or waits for a processor; False where that is unknown."""
         return any(_state_of_thread(number) == "R" for number in list(self._called_back.values()))
 
     def _has_sockets(self) -> bool:
-        """Whether sockets other than the one that wakes the loop are registered."""
+        """Return whether sockets other than the one that wakes the loop are registered."""
         return len(vars(self)["_selector"].get_map()) > 1
 
     def _waiting(self) -> str:

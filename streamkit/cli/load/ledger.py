@@ -25,7 +25,7 @@ _MOST_RECEIVED = 255
 
 
 class Arrival(Enum):
-    """What the arrival of a message is."""
+    """The kind of a message's arrival."""
 
     FIRST = "first"
     DUPLICATE = "duplicate"

@@ -27,15 +27,15 @@ _PAUSE_AFTER_FAILURE = 0.1
 _PROBE_INTERVAL = 1.0
 """Seconds between two probes, which find out whether messages are received yet."""
 _TICK = 0.1
-"""Seconds between two looks at how far the load has come."""
+"""Seconds between two reports of progress."""
 
 Progress = Callable[[str, Ledger], None]
-"""Is told the phase, a word, and the accounts, some times a second."""
+"""Called several times a second with the phase, such as ``sending``, and the ledger of the load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent, how fast and for how long.
+    """The settings of a load: what is sent, how fast and for how long.
 
     Attributes:
         binder: The name of a binder; None for the one that the settings name.
@@ -97,7 +97,7 @@ async def put_load(load: Load, arguments: Sequence[str], progress: Progress) -> 
     Args:
         load: What is sent.
         arguments: Settings as arguments; they win over those of files.
-        progress: Told how far the load has come.
+        progress: Called with how far the load has come.
 
     Raises:
         ConfigurationError: A setting is wrong.

@@ -13,7 +13,7 @@ _NAMED_NUMBERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a load.
+    """The results of a load.
 
     Attributes:
         sent: Messages that were handed to the binding.
@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def complaints(self) -> tuple[str, ...]:
-        """What broke the delivery contract, in words; empty if nothing did."""
+        """The violations of the delivery contract, each as a sentence; empty if there are none."""
         found = []
         if not self.acknowledged:
             found.append("no message was acknowledged")

@@ -239,7 +239,7 @@ class PollingCases:
     @case
     @needs(Capability.POLLED, Capability.DEAD_LETTER)
     async def test_a_subscriber_of_the_error_channel_accepts_a_polled_message(self, s: Scenario) -> None:
-        """If a subscriber of `<destination>.<group>.errors` returns, the message is no dead letter."""
+        """If a subscriber of `<destination>.<group>.errors` returns, the message is not a dead letter."""
         topic, group = await s.topic(), s.name("group")
         app, source = self._polling(s, topic, group)
         errors = s.recorder("errors")

@@ -298,7 +298,7 @@ class Scenario:
     ) -> "Recorder[Message[bytes]]":
         """Record the dead letters of ``group``, from the first, for a binding of a started application."""
         bound = app.binding(binding)
-        assert isinstance(bound, InputBinding), f"binding {binding!r} is no input"
+        assert isinstance(bound, InputBinding), f"binding {binding!r} is not an input"
         letters = bound.binder.binder.dead_letter_destination(bound.consumer_destinations[0])
         assert letters is not None, "a binder with dead letters must return their destination"
         return await self.record(letters, self.name("dead-letter-reader"), start="earliest")
