@@ -31,7 +31,7 @@ class Tally:
         acknowledged: When it was acknowledged, or its transaction has committed.
         received: How often it was received.
         failed: Attempts to send that failed.
-        longest_send: Seconds from the begin of a send to its acknowledgment, with all attempts.
+        longest_send: Seconds from the beginning of a send to its acknowledgment, with all attempts.
         longest_wait: Seconds from the acknowledgment of a message, and the end of its delay, until it was received.
     """
 

@@ -27,7 +27,7 @@ class Report:
         missing: How many of these were not received.
         repeated: How many messages of each kind were received more than once.
         failed: How many attempts to send failed.
-        longest_send: Seconds from the begin of a send to its acknowledgment, with all attempts.
+        longest_send: Seconds from the beginning of a send to its acknowledgment, with all attempts.
         pauses: Of each kind, for each kill the seconds until a message was received whose send began after the kill; of
             `ordered` one of each key.
         orders: How many orders the shop took.

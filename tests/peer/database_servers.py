@@ -283,7 +283,7 @@ def new_home(prefix: str) -> Path:
 
 
 def as_nobody(end: signal.Signals | None = None) -> list[str]:
-    """Return the begin of a command that runs a server as a user whom it accepts: not as root.
+    """Return the beginning of a command that runs a server as a user whom it accepts: not as root.
 
     The user keeps root's right to read the cache, which may be in root's home.
 

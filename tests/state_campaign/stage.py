@@ -193,7 +193,7 @@ class Stage:
         """Look at an answer.
 
         Raises:
-            Broken: Its code is none that clients know.
+            Broken: Its code is not one that clients know.
         """
         try:
             self.answers[ResponseCode(answer.code).name] += 1
