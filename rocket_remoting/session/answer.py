@@ -6,6 +6,8 @@ for the responses of one read then leaves in one write.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 from rocket_remoting.wire.command import RemotingCommand
 
@@ -18,7 +20,8 @@ def deliver(response: RemotingCommand, future: asyncio.Future[RemotingCommand]) 
     Several tasks go on in the next turn of the loop, and so does one if another task runs now, which has made the
     connection read on: no task can go on within the step of another one.
     """
-    waiting = future._callbacks or ()  # None if nothing waits
+    # asyncio does not document the attribute. None if nothing waits.
+    waiting: Sequence[Any] = getattr(future, "_callbacks", None) or ()
     if len(waiting) != 1 or asyncio.current_task(future.get_loop()) is not None:
         future.set_result(response)
         return
