@@ -47,7 +47,8 @@ GONE_SECONDS = 200
 CLEANING_SECONDS = 2.0
 """Ten files of the log are deleted in a second; until then queues begin with messages that are gone."""
 KEPT = (
-    "broker._dispatcher._handlers", "broker._handlers", "broker._send_runs._destinations._plain",
+    "broker._dispatcher._handlers", "broker._handlers", "broker._known_pulls._known",
+    "broker._send_runs._destinations._plain",
     "broker.filter_compiler", "broker.delays", "broker.filters",
     "broker.groups", "broker.halves", "broker.offsets", "broker.requests", "broker.settings", "broker.statistics",
     "broker.store", "broker.timers", "broker.topics", "name_server.kv_config", "name_server.routes._topics",
