@@ -317,8 +317,8 @@ class OutputBinding(Binding):
         if self.failure is not None:
             raise BinderError(f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name)
         away = BinderUnavailable(
-            f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again"
-            + ("" if self.refusal is None else f"; the last time: {self.refusal}"),
+            f"binding {self.name!r} is not bound yet: the system of binder {name!r} cannot be reached, which is "
+            "tried again" + ("" if self.refusal is None else f"; the last time: {self.refusal}"),
             binder=name,
             binding=self.name,
         )

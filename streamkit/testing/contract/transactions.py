@@ -235,6 +235,6 @@ class TransactionCases:
             async with sender.channel.transaction(Message("x", {DELAY: s.environment.delay_levels[0]})):
                 raise AssertionError("it must not begin")
         plain = await s.start(s.producer(topic))
-        with pytest.raises(MessagingError, match="is not transactional"):
+        with pytest.raises(MessagingError, match="make the binding transactional"):
             async with plain.channel("output").transaction(Message("x")):
                 raise AssertionError("it must not begin")
