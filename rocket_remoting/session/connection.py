@@ -774,10 +774,12 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, pieces: list[Buffer], *, at_once: bool = False) -> None:
         self._outgoing += pieces
         self._outgoing_size += sum(map(len, pieces))
-        if self._reading:
-            return
-        if at_once or self._outgoing_size > self._limits.max_pending_bytes:
+        if self._outgoing_size > self._limits.max_pending_bytes:
             self._flush()  # now, so that `is_stalled` is up to date for a caller that sends more in this turn
+        elif self._reading:
+            return
+        elif at_once:
+            self._flush()
         elif not self._flushing and not self._last:  # otherwise the frames leave with those that wait
             self._flushing = True
             self._loop.call_soon(self._flush)

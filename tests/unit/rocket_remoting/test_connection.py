@@ -429,6 +429,22 @@ def test_a_client_gets_answers_while_its_own_bytes_wait(transport: Transport) ->
     asyncio.run(main())
 
 
+def test_task_that_goes_on_with_its_answer_sees_that_its_bytes_wait(transport: Transport) -> None:
+    """It goes on within the step that reads the answer, and may send any number of messages before the step ends."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, silent)
+        connection = await transport.connect(server.address, limits=Limits(max_pending_bytes=100_000))
+        await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
+        for _ in range(200):
+            connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, body=bytes(100_000))
+        assert connection.is_stalled
+        await connection.close()
+        await server.close()
+
+    asyncio.run(main())
+
+
 def test_drain_ends_with_its_connection(transport: Transport) -> None:
     """Waiters do not wait for a closed connection."""
 
