@@ -116,7 +116,8 @@ class KnownPulls:
         except RemoteProtocolError:
             return None
         decoded = fields.queue_offset, fields.commit_offset, command.opaque
-        if command.flag or not command.opaque or tuple(map(numbers.get, _NAMES)) != decoded:
+        is_usual = command.code == _PULL and not command.flag  # the header may have another code behind the first one
+        if not is_usual or not command.opaque or tuple(map(numbers.get, _NAMES)) != decoded:
             return None
         terms = self._pulling.terms(connection, command, fields)
         codes = terms.filter.codes if terms is not None else None

@@ -276,6 +276,7 @@ ODD: dict[str, bytes] = {
     "a nested number": replaced(b'"flag":0,', b'"flag":0,"x":{"opaque":3},'),
     "only a nested number": replaced(b'"opaque":7', b'"x":{"opaque":7}'),
     "a nested offset": replaced(b'"queueOffset":"1"', b'"queueOffset": "1","x":{"queueOffset":"5"}'),
+    "a code twice": replaced(b'"flag":0,', b'"flag":0,"code":9999,'),
     "an offset twice": replaced(b'"queueOffset":"1"', b'"queueOffset":"5","queueOffset":"1"'),
     "an offset twice, and no number": replaced(b',"opaque":7', b',"queueOffset":"3"'),
     "an escaped name": replaced(b'"queueOffset":"1"', b'"queueOffset":"5","\\u0071ueueOffset":"1"'),
