@@ -132,6 +132,8 @@ class ConcurrentConsumption(ListenerConsumption):
         self._ready = 0
         self._burst = _GROWTH
         self._start_scheduled = False
+        # Whether that was asked for again since it was scheduled: workers may have become ready that run after it.
+        self._start_again = False
         self._capacity = capacity
         # Whether batches were left because there was no capacity, so that _on_capacity is registered with it.
         self._watches_capacity = False
@@ -203,8 +205,15 @@ class ConcurrentConsumption(ListenerConsumption):
             worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
             self._ready += 1
             self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+            worker.add_done_callback(self._replace_unstarted)
         return self._ready > 0
+
+    def _replace_unstarted(self, worker: "asyncio.Task[Any]") -> None:
+        """Start another worker in place of one that was cancelled before its first step."""
+        if worker in self._workers:  # a worker that has run is discarded at its end
+            self._workers.discard(worker)
+            self._ready -= 1
+            self._schedule_start()
 
     def _unpark(self) -> bool:
         """Wake the worker that waits for messages; return False if there is none."""
@@ -230,7 +239,9 @@ class ConcurrentConsumption(ListenerConsumption):
         self._ready -= 1
 
     def _schedule_start(self) -> None:
-        if not self._start_scheduled:
+        if self._start_scheduled:
+            self._start_again = True
+        else:
             self._start_scheduled = True
             self._loop.call_soon(self._start_more_workers)
 
@@ -239,8 +250,10 @@ class ConcurrentConsumption(ListenerConsumption):
 
         Scheduled with ``call_soon``, so that it runs after all workers that were ready before have taken a batch.
         """
-        self._start_scheduled = False
+        again, self._start_scheduled, self._start_again = self._start_again, False, False
         if self._ready:
+            if again:
+                self._schedule_start()
             return
         self._remove_ended_runs()
         if not self._work:

@@ -324,3 +324,54 @@ def test_worker_that_is_cancelled_when_its_message_comes_is_replaced(virtual: Vi
         assert [message.queue_offset for message in script.heard] == [5, 6]
 
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 6, record(5), end=6), committed=5)
+
+
+def test_messages_that_come_when_a_worker_goes_on_get_all_their_calls(virtual: VirtualTime) -> None:
+    """They come after its turn, and before the start of further workers that it has scheduled."""
+
+    async def scene(script: ConsumerScript) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(1)
+        consumption = script.consumer._consumption
+        (queue,) = (each for each in script.consumer.assigned if each.topic == "orders")
+        process_queue = ProcessQueue(queue)
+        consumption.attach(process_queue)
+
+        def submit(first: int, count: int) -> None:
+            messages = list(decode_records(b"".join(map(record, range(first, first + count)))))
+            process_queue.put(messages)
+            consumption.submit(process_queue, messages)
+
+        async def wait_after_a_turn() -> None:
+            if len(script.heard) == 64:
+                loop.call_soon(loop.call_soon, submit, 165, 3)
+            if len(script.heard) > 64:
+                await asyncio.sleep(3600)
+
+        script.says = wait_after_a_turn
+        submit(100, 65)
+        await asyncio.sleep(1)
+        assert [message.queue_offset for message in script.heard] == list(range(100, 168))
+
+    play(virtual, scene, committed=5, concurrency=20)
+
+
+def test_worker_that_is_cancelled_before_its_first_step_is_replaced(virtual: VirtualTime) -> None:
+    """Otherwise all later messages would wait for it."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        consumption = script.consumer._consumption
+        (queue,) = (each for each in script.consumer.assigned if each.topic == "orders")
+        process_queue = ProcessQueue(queue)
+        consumption.attach(process_queue)
+        messages = list(decode_records(record(6)))
+        process_queue.put(messages)
+        before = asyncio.all_tasks()
+        consumption.submit(process_queue, messages)
+        (worker,) = asyncio.all_tasks() - before
+        worker.cancel()
+        await asyncio.sleep(10)
+        assert [message.queue_offset for message in script.heard] == [6]
+
+    play(virtual, scene, committed=5)
