@@ -78,7 +78,13 @@ _PASSING = (*NO_ROOM, *OUT_OF_FILES, errno.ENOMEM)
 
 
 class BrokerError(Exception):
-    """Base class of the errors of a name server or a broker."""
+    """Base class of the errors of a name server or a broker.
+
+    Attributes:
+        may_pass: Whether a later start may succeed although nobody has changed settings or permissions.
+    """
+
+    may_pass = False
 
 
 def _remedy(error: OSError, other_directory: str) -> str:
@@ -108,7 +114,6 @@ class TableUnreadable(BrokerError):  # noqa: N818 - a state, not a mistake
     Attributes:
         path: The table's file.
         error: The error of the operating system.
-        may_pass: Whether a later start may succeed although nobody has changed settings or permissions.
     """
 
     def __init__(self, path: Path, error: OSError, other_directory: str = _OTHER_DIRECTORY) -> None:
@@ -131,7 +136,6 @@ class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
     Attributes:
         path: The store's directory.
         error: The error of the operating system.
-        may_pass: Whether a later start may succeed although nobody has changed settings or permissions.
     """
 
     def __init__(self, path: Path, error: OSError, other_directory: str = _OTHER_DIRECTORY) -> None:
@@ -209,6 +213,8 @@ class StartError(BrokerError):
 class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
     """Another process listens on the address."""
 
+    may_pass = True
+
     def __init__(self, address: str, setting: str) -> None:
         super().__init__(
             address, f"{address} is in use by another process: stop it or choose another port with {setting}"
@@ -221,6 +227,7 @@ class CannotListen(StartError):  # noqa: N818 - a state, not a mistake
     def __init__(self, address: str, error: OSError, host: str = "bindAddress", port: str = LISTEN_PORT) -> None:
         remedy = _listening(error, host, port)
         super().__init__(address, f"cannot listen on {address}: {error.strerror or error}{remedy}")
+        self.may_pass = error.errno in _PASSING
 
 
 def _listening(error: OSError, host: str, port: str) -> str:
@@ -241,6 +248,8 @@ class TlsUnusable(StartError):  # noqa: N818 - a state, not a mistake
 
 class TooFewFiles(StartError):  # noqa: N818 - a state, not a mistake
     """The process has opened nearly all the files that it may open, so it cannot accept connections."""
+
+    may_pass = True
 
     def __init__(self, address: str) -> None:
         super().__init__(

@@ -157,12 +157,19 @@ class NameServers:
 
         It is a `BinderUnavailable` if a later start may succeed although nobody has changed anything here.
         """
-        from rocket_broker.errors import AddressInUse, SettingError, StoreUnusable, TableUnreadable
+        from rocket_broker.errors import (
+            AddressInUse,
+            BrokerError,
+            SettingError,
+            StartError,
+            StoreUnusable,
+            TableUnreadable,
+        )
         from rocket_broker.store.errors import StoreFull, StoreLocked
 
         use_other = f"set {PREFIX}.name-server to use a broker that runs already"
         other_directory = f"set {STORE} to another directory"
-        may_pass = isinstance(error, AddressInUse | StoreLocked | StoreFull)
+        may_pass = error.may_pass if isinstance(error, BrokerError) else isinstance(error, StoreLocked | StoreFull)
         reason = str(error)
         if isinstance(error, AddressInUse):
             reason = f"{error.address} is in use by another process. Stop that, or {use_other}"
@@ -170,8 +177,7 @@ class NameServers:
             reason = f"{error.path}: another broker has this store open. Stop that, {use_other}, or {other_directory}"
         elif isinstance(error, StoreUnusable | TableUnreadable):
             reason = str(type(error)(error.path, error.error, other_directory))
-            may_pass = error.may_pass
-        elif not isinstance(error, SettingError):
+        elif not isinstance(error, SettingError | StartError):
             reason = f"{error}. To start with an empty store, {other_directory}"
         text = f"binder {self._binder!r} could not start its embedded broker: {reason}."
         if may_pass:

@@ -1,13 +1,17 @@
 """An embedded broker that cannot start: an error that stays fails the start; of another error health has the reason."""
 
 import asyncio
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from binders.rocket.binder import use_transport
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.transport import Server
 from streamkit import StreamApplication
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 
@@ -103,3 +107,43 @@ def test_store_in_use_is_tried_again_and_health_has_the_reason(
     assert reason.startswith("cannot be bound, and is tried again: binder 'rocketmq' could not start its embedded")
     assert f"{store / 'lock'}: another broker has this store open" in reason
     assert reason.partition("again: ")[2] in caplog.text
+
+
+class Refusing(MemoryTransport):
+    """A transport that cannot listen."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__()
+        self._error = error
+
+    async def serve(self, *_: Any, **__: Any) -> Server:
+        """Raise the error of the operating system."""
+        raise OSError(self._error, os.strerror(self._error))
+
+
+def test_lack_of_files_for_listening_is_tried_again(tmp_path: Path) -> None:
+    """As a lack of files for the store: the process may close some."""
+
+    async def main() -> str:
+        with use_transport(Refusing(errno.EMFILE)):
+            async with application(tmp_path, tmp_path / "store") as app:
+                return (await app.health()).components["bindings"].details["out"]
+
+    reason = asyncio.run(main())
+    assert reason.startswith("cannot be bound, and is tried again: binder 'rocketmq' could not start its embedded")
+    assert "Too many open files. Let the process open more files" in reason
+    assert "empty store" not in reason
+
+
+def test_forbidden_address_fails_the_start_without_advice_about_the_store(tmp_path: Path) -> None:
+    """An empty store would not help."""
+
+    async def main() -> Exception:
+        with use_transport(Refusing(errno.EACCES)):
+            return await error_of_start(application(tmp_path, tmp_path / "store"))
+
+    error = asyncio.run(main())
+    assert isinstance(error, BinderError)
+    assert not isinstance(error, BinderUnavailable)
+    assert "Permission denied" in str(error)
+    assert "empty store" not in str(error)
