@@ -184,11 +184,15 @@ def _made_of_class(mark: object) -> object:
 
 def _is_constraint(mark: object) -> bool:
     """Return whether metadata of an annotation constrains values; converters read values by the type alone."""
-    of_library = type(mark).__module__.partition(".")[0] in ("annotated_types", "msgspec", "pydantic")
+    if isinstance(mark, msgspec.Meta):
+        return any(getattr(mark, name) is not None for name in _CONSTRAINTS)
+    of_library = type(mark).__module__.partition(".")[0] in ("annotated_types", "pydantic")
     return of_library and bool(getattr(mark, "metadata", True))  # pydantic's Field may be a description alone
 
 
 _MARKERS: Final = (Header, Headers, Payload)
+_CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+"""The attributes of `msgspec.Meta` that constrain values; the others describe them."""
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

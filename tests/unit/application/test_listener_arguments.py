@@ -220,8 +220,14 @@ def test_description_of_a_parameter_is_no_constraint(app: StreamApplication, tes
     async def listener(size: Annotated[int, pydantic.Field(description="in metres"), "a note"]) -> None:
         seen.append(size)
 
-    test().input("a").send(7)
-    assert seen == [7]
+    @app.stream_listener("b")
+    async def described(size: Annotated[int, msgspec.Meta(description="in metres", examples=[3])]) -> None:
+        seen.append(size)
+
+    harness = test()
+    harness.input("a").send(7)
+    harness.input("b").send(8)
+    assert seen == [7, 8]
 
 
 def test_what_is_never_missing_may_be_optional(app: StreamApplication, test: Start) -> None:
