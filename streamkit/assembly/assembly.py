@@ -261,13 +261,12 @@ class Assembly:
             ConfigurationError: The same function is registered already, so each message would be handled twice.
         """
         registered = self._listeners.setdefault(uniform(listener.binding), [])
-        added = _Registered(function, listener)
-        if added in registered:
+        if any(each.function == function and each.listener.condition == listener.condition for each in registered):
             raise ConfigurationError(
                 f"listener {describe(function)} is registered twice for binding {listener.binding!r}, so it would "
                 "handle each message twice: remove one of its decorators"
             )
-        registered.append(added)
+        registered.append(_Registered(function, listener))
 
     def named_function(self, function: Callable[..., object], declaration: FunctionDeclaration) -> None:
         """Register a function that settings can bind."""

@@ -278,8 +278,8 @@ def test_invalid_shutdown_timeout_is_reported_at_startup() -> None:
 def test_function_registered_twice_for_a_binding_is_refused(app: StreamApplication, test: Start) -> None:
     """It would handle each message twice, and nothing would say so."""
     app.stream_listener("a")(take)
-    app.stream_listener("a")(take)
-    with pytest.raises(ConfigurationError, match=r"take .* is registered twice for binding 'a', so it would handle"):
+    app.stream_listener("A", copy_headers=False)(take)
+    with pytest.raises(ConfigurationError, match=r"take .* is registered twice for binding 'A', so it would handle"):
         test()
 
 
