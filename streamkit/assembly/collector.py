@@ -153,10 +153,14 @@ def _is_listener(value: object) -> TypeGuard[Callable[..., object]]:
 
 
 def _undecorated_overrides(kind: type) -> Iterator[tuple[str, type]]:
-    """Yield the names of methods that override a decorated one without being decorated, with the other's class."""
+    """Yield the names of methods that override a decorated one without being decorated, with the other's class.
+
+    None in place of a method switches the listener off.
+    """
     for base in kind.__mro__[1:]:
         for name, value in vars(base).items():
-            if _is_listener(_function_of(value)) and not _is_listener(_function_of(getattr_static(kind, name))):
+            own = getattr_static(kind, name)
+            if _is_listener(_function_of(value)) and not (own is None or _is_listener(_function_of(own))):
                 yield name, base
 
 

@@ -164,6 +164,28 @@ def test_wrong_source_is_an_error_that_says_what_to_do(make_app: MakeApplication
         pass
 
 
+def test_class_may_switch_an_inherited_listener_off(make_app: MakeApplication) -> None:
+    """As None switches off other methods of Python, such as `__hash__`."""
+
+    class Parent:
+        texts: list[str] = []  # noqa: RUF012 - of this test
+
+        @stream_listener("a")
+        async def note(self, text: str) -> None:
+            self.texts.append(f"a {text}")
+
+        @stream_listener("b")
+        async def other(self, text: str) -> None:
+            self.texts.append(f"b {text}")
+
+    class Child(Parent):
+        note = None  # type: ignore[assignment]
+
+    with make_app(Child).test() as test:
+        test.input("b").send("1")
+    assert Parent.texts == ["b 1"]
+
+
 def test_class_cannot_be_decorated_as_a_listener(app: StreamApplication) -> None:
     """Its methods can."""
     for decorator in (app.stream_listener("a"), stream_listener("a"), send_to("b"), error_listener()):
