@@ -70,7 +70,9 @@ def rows_of(message: type) -> list[str]:
     _, _, attributes = (inspect.getdoc(message) or "").partition("Attributes:\n")
     documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
     assert [name for name, _ in documented] == list(message.__struct_fields__)
-    return [f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented]
+    # A bar begins a cell, also between backticks.
+    texts = [" ".join(line.strip() for line in text.replace("|", r"\|").splitlines()) for _, text in documented]
+    return [f"| `{name}` | {text} |" for (name, _), text in zip(documented, texts, strict=True)]
 
 
 @pytest.mark.parametrize(("commands", "message"), MESSAGES)
