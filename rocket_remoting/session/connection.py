@@ -580,19 +580,20 @@ class Connection(asyncio.BufferedProtocol):
             self._handle_all(may_take=may_take)
         else:
             self._decoder.settle()
-        if self._outgoing:
-            self._flush()
-        if self._reported_size or self._decoder.excess:
-            self._apply_limits()
+        self._end_arrived()
 
     def handle_alone(self) -> None:
-        """As `Arrivals` asks."""
+        """Handle what was read from the only connection of a turn, and send all answers."""
         self._has_arrived = False
         arrivals = self._arrivals
         if arrivals is not None and self._decoder.pending and not self.is_closed and not self._must_wait():
             self._handle_alone(arrivals)
         else:
             self._decoder.settle()
+        self._end_arrived()
+
+    def _end_arrived(self) -> None:
+        """Send all answers to the requests that have arrived, and apply the limits."""
         if self._outgoing:
             self._flush()
         if self._reported_size or self._decoder.excess:
