@@ -145,7 +145,7 @@ def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # n
 
 
 def missing_attribute(payload: "dataclasses.Nothing") -> None:  # type: ignore[name-defined]
-    """Have an annotation whose module lacks the name."""
+    """Annotate a parameter with a name that the module `dataclasses` does not have."""
 
 
 def header_as_annotation(payload: str, key: Header("k")) -> None:  # type: ignore[valid-type]

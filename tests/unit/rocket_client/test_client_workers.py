@@ -264,7 +264,7 @@ class Caller:
 
 
 def one_by_one(virtual: VirtualTime, says: Callable[[], Awaitable[None]], **settings: Any) -> None:
-    """Let a listener consume four messages, each of which comes when the one before is consumed."""
+    """Submit four messages to a listener, each after the one before is consumed."""
 
     async def scene(script: ConsumerScript) -> None:
         script.says = says
